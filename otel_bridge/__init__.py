@@ -1,0 +1,3 @@
+"""otel-bridge: ExecuTorch delegate events as OpenTelemetry spans."""
+
+__version__ = "0.1.0"

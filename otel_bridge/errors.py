@@ -1,0 +1,115 @@
+"""
+What can go wrong, drawn.
+
+* BridgeError
+  + ConfigError           the settings cannot be obeyed; raised before anything starts
+  + Rejected              do not retry: the same bytes will fail again
+    - MalformedRequest    a request that cannot be understood
+    - MalformedETDump     a file that is not a whole, honest ETDump
+    - MalformedMapping    a mapping, or the source of one, that cannot be used
+    - TooLarge            a request over the size limit
+    - MappingConflict     the build already has a mapping that resolves differently
+    - MappingNotFound     no mapping goes by that reference
+    - ExportRejected      the back end refused spans for good
+  + Unavailable           a retry helps, after `retry_after_s`
+    - SpoolFull           no room for more events now
+    - Draining            the bridge is stopping
+    - BackEndUnavailable  the back end cannot be reached, or asks for patience
+
+Every error has a `reason`: stable, of low cardinality, and the label of the metric that counts it. A message says what,
+where (by position), what was found, and the way out; bytes from a device are never repeated raw.
+A miss during resolution is not an error: it is a `Resolution` with a status.
+"""
+
+
+class BridgeError(Exception):
+    """Anything the bridge says about itself or its input."""
+
+    reason = "internal"
+
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        if reason is not None:
+            self.reason = reason
+
+
+class ConfigError(BridgeError):
+    """The settings cannot be obeyed."""
+
+    reason = "config"
+
+
+class Rejected(BridgeError):
+    """The same bytes will fail again: do not retry."""
+
+    reason = "rejected"
+
+
+class MalformedRequest(Rejected):
+    """A request cannot be understood."""
+
+    reason = "malformed_request"
+
+
+class MalformedETDump(Rejected):
+    """A file is not a whole, honest ETDump."""
+
+    reason = "malformed_etdump"
+
+
+class MalformedMapping(Rejected):
+    """A mapping, or the source of one, cannot be used."""
+
+    reason = "malformed_mapping"
+
+
+class TooLarge(Rejected):
+    """A request is over the size limit."""
+
+    reason = "too_large"
+
+
+class MappingConflict(Rejected):
+    """The build already has a mapping that resolves differently."""
+
+    reason = "mapping_conflict"
+
+
+class MappingNotFound(Rejected):
+    """No mapping goes by that reference."""
+
+    reason = "mapping_not_found"
+
+
+class ExportRejected(Rejected):
+    """The back end refused spans for good."""
+
+    reason = "export_rejected"
+
+
+class Unavailable(BridgeError):
+    """A retry helps, after `retry_after_s` seconds where it is given."""
+
+    reason = "unavailable"
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None, reason: str | None = None) -> None:
+        super().__init__(message, reason=reason)
+        self.retry_after_s = retry_after_s
+
+
+class SpoolFull(Unavailable):
+    """No room for more events now."""
+
+    reason = "spool_full"
+
+
+class Draining(Unavailable):
+    """The bridge is stopping."""
+
+    reason = "draining"
+
+
+class BackEndUnavailable(Unavailable):
+    """The back end cannot be reached, or asks for patience."""
+
+    reason = "back_end_unavailable"

@@ -1,0 +1,187 @@
+"""
+Events as columns: the only form they have inside the bridge, from the door to the exporter.
+
+Invariants
+* Every column has one entry a row; rows of one block are consecutive, blocks stand in row order.
+* Rows stand in the order in which events ended (children before parents), as ExecuTorch writes them.
+* No sentinel of ExecuTorch is left: a name is an index into `names`, whose entries are `int` or `str`, never -1 or "".
+  Two columns have one word of their own for "none": `instruction` is `NO_INSTRUCTION`, `metadata` is 0.
+* `start + duration` (modulo 2^64) is the end; a duration of 2^63 and more means that the event ended before it started.
+* Batches concatenate: one pass of the pipeline resolves many requests.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otel_bridge.model.stream import Attributes, Stream
+
+Identifier = int | str
+"""A delegate debug identifier; `1` and `"1"` are different. For other kinds of events: the event's name, a `str`."""
+
+NO_INSTRUCTION = -1
+"""In the column `instruction`: the event lies outside any instruction."""
+
+
+class EventKind(IntEnum):
+    """What an event is. The numbers are those of `otel_bridge.v1.EventKind`."""
+
+    RUNTIME = 1
+    """Outside any instruction: `Method::execute`, `Program::load_method`, ..."""
+    CALL = 2
+    """An instruction itself: `OPERATOR_CALL`, `DELEGATE_CALL`, `JF_CALL`, `MOVE_CALL`, `FREE_CALL`."""
+    SCOPE = 3
+    """A named stretch inside an instruction: `native_call_<op>`, ..."""
+    DELEGATE = 4
+    """Logged by a delegate under a delegate debug identifier."""
+
+
+CALL_NAMES = frozenset({"OPERATOR_CALL", "DELEGATE_CALL", "JF_CALL", "MOVE_CALL", "FREE_CALL"})
+"""Names of the events that are instructions (runtime/executor/method.cpp, `Method::execute_instruction`)."""
+
+
+class BlockKind(IntEnum):
+    """What a block is. The numbers are those of `otel_bridge.v1.BlockKind`."""
+
+    LOAD = 1
+    EXECUTE = 2
+    OTHER = 3
+
+    @staticmethod
+    def from_name(name: str) -> "BlockKind":
+        """The kind that ExecuTorch's block names stand for (runtime/executor/program.cpp, method.cpp)."""
+        return {"Default": BlockKind.LOAD, "Execute": BlockKind.EXECUTE}.get(name, BlockKind.OTHER)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceContext:
+    """The span of the app that an inference belongs to, by W3C Trace Context: ids as bytes (16 and 8), flags as sent."""
+
+    trace_id: bytes
+    span_id: bytes
+    flags: int
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which part of a split inference a block is; `first_event` counts the events of earlier parts."""
+
+    number: int
+    last: bool
+    first_event: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """
+    One event block: a load, an inference, or a named stretch.
+
+    stream      index into `EventBatch.streams`
+    position    ordinal of the block in the stream; with the stream it names the trace
+    method      as the sender gave it; None: to be found from the events
+    error       code of `executorch::runtime::Error` that the inference returned; None: none is known
+    """
+
+    kind: BlockKind
+    name: str
+    position: int
+    stream: int = 0
+    method: str | None = None
+    context: TraceContext | None = None
+    error: int | None = None
+    attributes: Attributes = ()
+    run_index: int | None = None
+    part: Part | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EventBatch:
+    """
+    n events of m blocks.
+
+    bounds       int64[m+1]   rows of block b are bounds[b] to bounds[b+1]
+    kind         uint8[n]     `EventKind`
+    instruction  int32[n]     instruction id, or `NO_INSTRUCTION`
+    chain        uint8[n]     chain index
+    name         uint32[n]    index into `names`
+    start        uint64[n]    ticks
+    duration     uint64[n]    ticks, modulo 2^64
+    clock        uint8[n]     index into the clocks of the block's stream
+    metadata     uint32[n]    index into `payloads`, whose entry 0 is b"": none
+    occurrence   uint32[n]    completions of the instruction before, as the sender counted them; read only in blocks with a
+                              `part` (the others are whole, and counted here); None: no block has one
+    """
+
+    streams: tuple[Stream, ...]
+    blocks: tuple[Block, ...]
+    names: tuple[Identifier, ...]
+    payloads: tuple[bytes, ...]
+    bounds: NDArray[np.int64]
+    kind: NDArray[np.uint8]
+    instruction: NDArray[np.int32]
+    chain: NDArray[np.uint8]
+    name: NDArray[np.uint32]
+    start: NDArray[np.uint64]
+    duration: NDArray[np.uint64]
+    clock: NDArray[np.uint8]
+    metadata: NDArray[np.uint32]
+    occurrence: NDArray[np.uint32] | None = None
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes this batch holds in memory, but for small objects."""
+        columns = (self.kind, self.instruction, self.chain, self.name, self.start, self.duration, self.clock, self.metadata)
+        tables = sum(len(name) for name in self.names if isinstance(name, str)) + sum(map(len, self.payloads))
+        return sum(column.nbytes for column in columns) + tables + 200 * (len(self.blocks) + len(self.names) + 1)
+
+    @property
+    def block_of(self) -> NDArray[np.int64]:
+        """int64[n]: the block of each row."""
+        return np.repeat(np.arange(len(self.blocks)), np.diff(self.bounds))
+
+
+def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
+    """One batch of all rows, in order. Tables are joined end to end, so indices only move by an offset."""
+    if len(batches) == 1:
+        return batches[0]
+    streams: list[Stream] = []
+    blocks: list[Block] = []
+    names: list[Identifier] = []
+    payloads: list[bytes] = [b""]
+    bounds, name, metadata = [np.zeros(1, np.int64)], [], []
+    for batch in batches:
+        bounds.append(batch.bounds[1:] + bounds[-1][-1])
+        name.append(batch.name + np.uint32(len(names)))
+        metadata.append(np.where(batch.metadata > 0, batch.metadata + np.uint32(len(payloads) - 1), np.uint32(0)))
+        blocks += [replace(block, stream=block.stream + len(streams)) for block in batch.blocks]
+        streams += batch.streams
+        names += batch.names
+        payloads += batch.payloads[1:]
+    split = any(batch.occurrence is not None for batch in batches)
+    return EventBatch(
+        streams=tuple(streams),
+        blocks=tuple(blocks),
+        names=tuple(names),
+        payloads=tuple(payloads),
+        bounds=np.concatenate(bounds),
+        kind=np.concatenate([batch.kind for batch in batches]),
+        instruction=np.concatenate([batch.instruction for batch in batches]),
+        chain=np.concatenate([batch.chain for batch in batches]),
+        name=np.concatenate(name),
+        start=np.concatenate([batch.start for batch in batches]),
+        duration=np.concatenate([batch.duration for batch in batches]),
+        clock=np.concatenate([batch.clock for batch in batches]),
+        metadata=np.concatenate(metadata),
+        occurrence=np.concatenate([_counted(batch) for batch in batches]) if split else None,
+    )
+
+
+def _counted(batch: EventBatch) -> NDArray[np.uint32]:
+    return np.zeros(len(batch), np.uint32) if batch.occurrence is None else batch.occurrence
