@@ -1,0 +1,57 @@
+"""
+Compiled mappings at hand.
+
+Invariants
+* A mapping is compiled at first use, kept while it is used, and evicted by least use: memory is bounded.
+* A miss is never remembered past an upload: what is known of builds is dropped whenever the registry's revision changes.
+"""
+
+import threading
+from collections import OrderedDict
+
+from otel_bridge.mapping.compiled import CompiledMapping, compile_mapping
+from otel_bridge.mapping.registry import Registry
+from otel_bridge.v1 import mapping_pb2
+
+
+class CompiledMappings:
+    """Mappings of a registry, compiled, at most `max_mappings` at a time. Thread-safe; reads the registry, so off the loop."""
+
+    def __init__(self, registry: Registry, max_mappings: int) -> None:
+        self._registry = registry
+        self._max_mappings = max_mappings
+        self._lock = threading.Lock()
+        self._revision = -1
+        self._digest_of: dict[tuple[str, str], str | None] = {}
+        self._compiled: OrderedDict[str, CompiledMapping] = OrderedDict()
+
+    def get(self, tenant: str, build: str | None) -> CompiledMapping | None:
+        """The mapping of a build; None: there is none, or the build is not known."""
+        if build is None:
+            return None
+        with self._lock:
+            revision = self._registry.revision
+            if revision != self._revision:
+                self._digest_of.clear()
+                self._revision = revision
+            key = (tenant, build)
+            digest = self._digest_of.get(key)
+            if key in self._digest_of and (digest is None or digest in self._compiled):
+                if digest is not None:
+                    self._compiled.move_to_end(digest)
+                return self._compiled[digest] if digest is not None else None
+            return self._load(key)
+
+    def _load(self, key: tuple[str, str]) -> CompiledMapping | None:
+        found = self._registry.document(*key)
+        if len(self._digest_of) >= 10 * self._max_mappings:  # builds that devices make up must not pile up
+            self._digest_of.clear()
+        self._digest_of[key] = found[0] if found is not None else None
+        if found is None:
+            return None
+        digest, document = found
+        if digest not in self._compiled:
+            self._compiled[digest] = compile_mapping(digest, mapping_pb2.Mapping.FromString(document))
+            if len(self._compiled) > self._max_mappings:
+                self._compiled.popitem(last=False)
+        return self._compiled[digest]

@@ -1,0 +1,42 @@
+"""
+(mapping, method, instruction, identifier) -> what it stands for.
+
+Invariant: a total function. Each delegate event gets exactly one status; the runtime's own events get none.
+"""
+
+from dataclasses import dataclass
+
+from otel_bridge.mapping.compiled import CompiledMethod
+from otel_bridge.model.events import NO_INSTRUCTION, EventKind, Identifier
+from otel_bridge.model.resolution import Resolution, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """
+    What a block's events are resolved with.
+
+    digest        of the mapping; None: there is none for the build
+    method        None: not known, or not an inference
+    method_name   what the spans say: the mapping's method, or the sender's word where there is no mapping to check it
+    """
+
+    digest: str | None = None
+    method: CompiledMethod | None = None
+    method_name: str | None = None
+
+
+def resolve(attribution: Attribution, kind: EventKind, instruction: int, name: Identifier) -> Resolution:
+    """What one event stands for."""
+    method = attribution.method
+    if kind is EventKind.CALL:
+        return method.call(instruction) if method is not None else Resolution()
+    if kind is not EventKind.DELEGATE:
+        return Resolution()
+    if attribution.digest is None:
+        return Resolution(Status.NO_MAPPING)
+    if instruction == NO_INSTRUCTION:  # only a delegate's initialisation runs outside any instruction
+        return Resolution(Status.PHASE)
+    if method is None:
+        return Resolution(Status.NO_METHOD)
+    return method.resolve(instruction, name)

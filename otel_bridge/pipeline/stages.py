@@ -1,0 +1,194 @@
+"""
+What happens to a batch between the spool and the exporter.
+
+Invariants
+* Stages are functions, run in the order of `STAGES`; each fills in a part of `Work` and touches nothing that stands.
+* Everything is done once per distinct value and spread over the rows by index: no Python statement runs per event.
+* The same batch with the same mappings gives the same scene, whenever it runs.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otel_bridge.clock.convert import to_unix_ns
+from otel_bridge.mapping.cache import CompiledMappings
+from otel_bridge.mapping.compiled import CompiledMapping
+from otel_bridge.mapping.method import attribute
+from otel_bridge.mapping.resolve import Attribution, resolve
+from otel_bridge.metadata.decoder import Content
+from otel_bridge.metadata.table import Decoders
+from otel_bridge.model.events import EventBatch, EventKind
+from otel_bridge.model.resolution import Status
+from otel_bridge.spans import attributes as at
+from otel_bridge.spans.compile import Templates
+from otel_bridge.spans.describe import Face, describe, describe_root
+from otel_bridge.spans.encode import span_attributes
+from otel_bridge.spans.place import Timeline, place
+from otel_bridge.spans.scene import Decoded, Inference, Scene, Template, inference_of, resource_of
+from otel_bridge.spans.tails import distinct
+from otel_bridge.spans.tree import Tree, grow
+
+
+@dataclass(slots=True)
+class Work:
+    """A batch on its way; see `Scene` for what the parts are."""
+
+    batch: EventBatch
+    mappings: list[CompiledMapping | None] = field(default_factory=list)
+    """Per stream."""
+    attributions: list[Attribution] = field(default_factory=list)
+    """Per block."""
+    tree: Tree = field(init=False)
+    timeline: Timeline = field(init=False)
+    templates: list[Template] = field(default_factory=list)
+    template: NDArray[np.int64] = field(init=False)
+    inferences: list[Inference] = field(default_factory=list)
+    metadata: list[Decoded] = field(default_factory=list)
+    decoded: NDArray[np.int64] = field(init=False)
+
+
+class Stages:
+    """
+    The stages with what they need. Thread-safe: one batch at a time.
+
+    mappings   where the mapping of a build is found
+    decoders   how metadata is read
+    templates  how many span templates are kept
+    """
+
+    def __init__(self, mappings: CompiledMappings, decoders: Decoders, max_templates: int) -> None:
+        self._mappings = mappings
+        self._decoders = decoders
+        self._templates = Templates(max_templates)
+        self._lock = threading.Lock()
+
+    def run(self, batch: EventBatch) -> Scene:
+        """Resolve a batch."""
+        work = Work(batch)
+        with self._lock:
+            for stage in self._stages():
+                stage(work)
+        resources = (
+            resource_of(stream, mapping.digest if mapping else None)
+            for stream, mapping in zip(batch.streams, work.mappings, strict=True)
+        )
+        return Scene(
+            batch,
+            work.tree,
+            work.timeline,
+            tuple(work.inferences),
+            tuple(work.templates),
+            work.template,
+            tuple(work.metadata),
+            work.decoded,
+            tuple(resources),
+        )
+
+    def _stages(self) -> tuple[Callable[[Work], None], ...]:
+        return (
+            self._attribute,  # first: the method decides what an instruction means
+            self._align,
+            self._resolve,  # before decode: the resolution names the delegate whose decoder applies
+            self._decode,
+        )
+
+    def _attribute(self, work: Work) -> None:
+        batch = work.batch
+        work.mappings = [self._mappings.get(stream.tenant, stream.build) for stream in batch.streams]
+        of_block = [work.mappings[block.stream] for block in batch.blocks]
+        for block, mapping, method in zip(batch.blocks, of_block, attribute(batch, of_block), strict=True):
+            if mapping is None:
+                work.attributions.append(Attribution(method_name=block.method))
+            else:
+                work.attributions.append(Attribution(mapping.digest, method, method.name if method else None))
+
+    def _align(self, work: Work) -> None:
+        work.tree = grow(work.batch)
+        work.timeline = place(work.batch, work.tree, *to_unix_ns(work.batch))
+
+    def _resolve(self, work: Work) -> None:
+        batch, tree = work.batch, work.tree
+        numbers: dict[tuple[str | None, str | None], int] = {}
+        meaning = np.array(
+            [numbers.setdefault((each.digest, each.method_name), len(numbers)) for each in work.attributions], np.int64
+        )
+        first, work.template = distinct(
+            [
+                meaning[tree.block],
+                batch.kind.astype(np.int64),
+                batch.instruction.astype(np.int64) + 1,
+                batch.chain.astype(np.int64),
+                batch.name.astype(np.int64),
+                tree.kernel + 1,
+            ]
+        )
+        work.templates = [self._template(work, row) for row in first.tolist()]
+        for index, block in enumerate(batch.blocks):
+            model, method = batch.streams[block.stream].model.name, work.attributions[index].method_name
+            face = partial(describe_root, block.kind, block.name, model, method)
+            root = self._templates.get((block.kind, block.name, model, method), face)
+            work.inferences.append(inference_of(batch, index, root, failed=bool(tree.failed[index])))
+
+    def _template(self, work: Work, row: int) -> Template:
+        batch = work.batch
+        attribution = work.attributions[work.tree.block[row]]
+        kind, name = EventKind(int(batch.kind[row])), batch.names[batch.name[row]]
+        instruction, chain = int(batch.instruction[row]), int(batch.chain[row])
+        kernel_name = int(work.tree.kernel[row])
+        kernel = str(batch.names[kernel_name]) if kernel_name >= 0 else None
+
+        def face() -> Face:
+            resolution = resolve(attribution, kind, instruction, name)
+            method = attribution.method_name
+            return describe(
+                kind, name, resolution, method=method, instruction=instruction, chain=chain, kernel=kernel
+            )  # fmt: skip
+
+        key = (attribution.digest, attribution.method_name, kind, name, instruction, chain, kernel)
+        return self._templates.get(key, face)
+
+    def _decode(self, work: Work) -> None:
+        batch = work.batch
+        work.decoded = np.full(len(batch), -1)
+        rows = np.flatnonzero(batch.metadata)
+        if not len(rows):
+            return
+        first, number = distinct([work.template[rows], batch.metadata[rows].astype(np.int64)])
+        work.decoded[rows] = number
+        for row in rows[first].tolist():
+            delegate = work.templates[work.template[row]].face.resolution.delegate
+            attributes = attributes_of(self._decoders.decode(delegate, batch.payloads[batch.metadata[row]]))
+            work.metadata.append(Decoded(attributes, span_attributes(attributes)))
+
+
+def attributes_of(content: Content) -> tuple[tuple[str, at.Value], ...]:
+    """Decoded metadata as span attributes."""
+    said: list[tuple[str, at.Value]] = [(at.METADATA_PREFIX + key, _cut(value)) for key, value in content.pairs]
+    if content.values:
+        said.append((at.METADATA_VALUES, tuple(at.cut(value) for value in content.values)))
+    if content.raw:
+        said.append((at.METADATA_RAW, content.raw))
+    if content.error:
+        said.append((at.METADATA_ERROR, at.cut(content.error)))
+    return tuple(said)
+
+
+def _cut(value: str | float) -> str | float:
+    return at.cut(value) if isinstance(value, str) else value
+
+
+def count_by_status(scene: Scene) -> dict[tuple[Status, str], int]:
+    """Delegate events by (status, backend id or "")."""
+    counts = np.bincount(scene.template, minlength=len(scene.templates)).tolist()
+    result: dict[tuple[Status, str], int] = {}
+    for template, count in zip(scene.templates, counts, strict=True):
+        resolution = template.face.resolution
+        if resolution.status is not None:
+            key = (resolution.status, resolution.delegate or "")
+            result[key] = result.get(key, 0) + count
+    return result

@@ -1,0 +1,70 @@
+"""
+Every attribute name the bridge writes, with its meaning. The names are part of the product's interface.
+
+Names follow OpenTelemetry's rules (lower case, dots between namespaces, plural for arrays); those without `executorch.`
+are of the semantic conventions 1.44.0.
+"""
+
+from otel_bridge.model.stream import AttributeValue
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
+"""Version of the semantic conventions that the resource attributes follow."""
+
+Value = AttributeValue | tuple[str, ...] | tuple[int, ...]
+"""A value of a span attribute: a scalar, or an array of one type."""
+
+# Resource
+SERVICE_NAME = "service.name"
+"""The app; else the model's name; else `unknown_service:executorch`."""
+MODEL_NAME = "executorch.model.name"
+MODEL_VERSION = "executorch.model.version"
+MODEL_BUILD_ID = "executorch.model.build_id"
+MAPPING_ID = "executorch.mapping.id"
+"""First 16 hex digits of the mapping's digest; absent where there is no mapping."""
+RUNTIME_VERSION = "executorch.runtime.version"
+
+# Spans
+METHOD_NAME = "executorch.method.name"
+INSTRUCTION_ID = "executorch.instruction.id"
+CHAIN_INDEX = "executorch.chain.index"
+"""Absent where 0."""
+DELEGATE_NAME = "executorch.delegate.name"
+"""Backend id, e.g. `XnnpackBackend`."""
+DELEGATE_DEBUG_ID = "executorch.delegate.debug_id"
+"""The identifier as text, on delegate events and only there."""
+RESOLUTION_STATUS = "executorch.resolution.status"
+RESOLUTION_RULE = "executorch.resolution.rule"
+DEBUG_HANDLES = "executorch.debug_handles"
+DEBUG_HANDLE_COUNT = "executorch.debug_handle_count"
+"""Only where `executorch.debug_handles` was cut."""
+OPERATOR_NAMES = "executorch.operator.names"
+MODULE_PATH = "executorch.module.path"
+CODE_FILE_PATH = "code.file.path"
+CODE_LINE_NUMBER = "code.line.number"
+TIME_QUALITY = "executorch.time.quality"
+TIME_DURATION_NS = "executorch.time.duration_ns"
+"""True duration, where the span's own is not."""
+TIME_START_TICKS = "executorch.time.start_ticks"
+"""Decimal text, since ticks reach 2^64; where the span does not lie where its ticks say."""
+TIME_END_TICKS = "executorch.time.end_ticks"
+TIME_UNIT = "executorch.time.unit"
+RUN_INDEX = "executorch.run.index"
+CLOCK_CORRECTION_NS = "executorch.clock.correction_ns"
+"""On the root: what was added to the device's wall clock."""
+METADATA_PREFIX = "executorch.delegate.metadata."
+METADATA_VALUES = "executorch.delegate.metadata_values"
+METADATA_RAW = "executorch.delegate.metadata_raw"
+"""Hex digits."""
+METADATA_ERROR = "executorch.delegate.metadata_error"
+ERROR_TYPE = "error.type"
+"""Name of `executorch::runtime::Error`, or `_OTHER`."""
+
+MAX_HANDLES = 1000
+MAX_TEXT_BYTES = 2048
+"""Tempo cuts longer strings by bytes (`max_attribute_bytes`)."""
+
+
+def cut(text: str, limit: int = MAX_TEXT_BYTES) -> str:
+    """The text within `limit` bytes of UTF-8, cut at a character."""
+    encoded = text.encode("utf-8", "backslashreplace")
+    return text if len(encoded) <= limit and text.isascii() else encoded[:limit].decode("utf-8", "ignore")

@@ -1,0 +1,141 @@
+"""
+What a span says: its name and the attributes that depend on nothing but (mapping, method, instruction, identifier).
+
+Invariants
+* Names have low cardinality and at most 255 characters: never an ordinal or an argument, at most three operators.
+* Both ways to build a span (templates and protobuf messages) take what they say from here.
+"""
+
+from dataclasses import dataclass
+
+from otel_bridge.backends.facts import TimeQuality, backend_of, shorten
+from otel_bridge.model.events import NO_INSTRUCTION, BlockKind, EventKind, Identifier
+from otel_bridge.model.resolution import Operator, Resolution
+from otel_bridge.spans import attributes as at
+
+_MAX_NAME = 255
+_SHOWN_OPERATORS = 3
+_NATIVE_CALL = "native_call_"
+
+Attributes = tuple[tuple[str, at.Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """
+    What a span shows.
+
+    resolution   what the event stands for; its `delegate` chooses the metadata decoder
+    quality      what the event's times are worth
+    """
+
+    name: str
+    attributes: Attributes
+    resolution: Resolution
+    quality: TimeQuality = TimeQuality.MEASURED
+
+
+def describe(
+    kind: EventKind,
+    name: Identifier,
+    resolution: Resolution,
+    *,
+    method: str | None = None,
+    instruction: int = NO_INSTRUCTION,
+    chain: int = 0,
+    kernel: str | None = None,
+) -> Face:
+    """
+    The face of an event that is not the root of its block.
+
+    `name` is the event's name or identifier, `resolution` what it stands for (for an instruction: what the call stands for),
+    `kernel` the name of an instruction's `native_call_<op>` event, None where there is none.
+    """
+    match kind:
+        case EventKind.CALL:
+            return _describe_call(str(name), resolution, (method, instruction, chain), kernel)
+        case EventKind.DELEGATE:
+            return _describe_delegate_event(name, resolution, instruction)
+        case EventKind.SCOPE:
+            return Face(_fit(str(name)), ((at.INSTRUCTION_ID, instruction),), resolution)
+        case EventKind.RUNTIME:
+            return Face(_fit(str(name)), (), resolution)
+
+
+def describe_root(kind: BlockKind, name: str, model: str | None, method: str | None) -> Face:
+    """The face of a block's root, but for what differs between two inferences."""
+    said = ((at.METHOD_NAME, at.cut(method)),) if method else ()
+    if kind is BlockKind.OTHER:
+        return Face(_fit(name), said, Resolution())
+    subject = ".".join(part for part in (model, method) if part)
+    verb = "load" if kind is BlockKind.LOAD else "execute"
+    return Face(_fit(f"{verb} {subject}".rstrip()), said, Resolution())
+
+
+def _describe_call(name: str, resolution: Resolution, where: tuple[str | None, int, int], kernel: str | None) -> Face:
+    method, instruction, chain = where
+    said: list[tuple[str, at.Value]] = [(at.METHOD_NAME, at.cut(method))] if method else []
+    said.append((at.INSTRUCTION_ID, instruction))
+    if chain:
+        said.append((at.CHAIN_INDEX, chain))
+    if name == "DELEGATE_CALL":
+        if resolution.delegate:
+            said.append((at.DELEGATE_NAME, at.cut(resolution.delegate)))
+        said += _handles(resolution)
+        return Face(_fit(f"delegate {resolution.delegate or ''}".rstrip()), tuple(said), resolution)
+    if name != "OPERATOR_CALL":
+        return Face(_fit(name), tuple(said), resolution)
+    said += _handles(resolution) + _operators(resolution.operators)
+    own = kernel.removeprefix(_NATIVE_CALL) if kernel else ""
+    return Face(_fit(own or _name_of(resolution.operators) or name), tuple(said), resolution)
+
+
+def _describe_delegate_event(identifier: Identifier, resolution: Resolution, instruction: int) -> Face:
+    quality = backend_of(resolution.delegate).time_quality
+    said: list[tuple[str, at.Value]] = []
+    if instruction != NO_INSTRUCTION:
+        said.append((at.INSTRUCTION_ID, instruction))
+    if resolution.delegate:
+        said.append((at.DELEGATE_NAME, at.cut(resolution.delegate)))
+    said.append((at.DELEGATE_DEBUG_ID, at.cut(str(identifier))))
+    if resolution.status:
+        said.append((at.RESOLUTION_STATUS, resolution.status.value))
+    if resolution.rule:
+        said.append((at.RESOLUTION_RULE, resolution.rule))
+    said += _handles(resolution) + _operators(resolution.operators)
+    if quality is not TimeQuality.MEASURED:
+        said.append((at.TIME_QUALITY, quality.value))
+    return Face(_fit(_name_of(resolution.operators) or shorten(identifier)), tuple(said), resolution, quality)
+
+
+def _handles(resolution: Resolution) -> list[tuple[str, at.Value]]:
+    if not resolution.handles:
+        return []
+    said: list[tuple[str, at.Value]] = [(at.DEBUG_HANDLES, resolution.handles[: at.MAX_HANDLES])]
+    if len(resolution.handles) > at.MAX_HANDLES:
+        said.append((at.DEBUG_HANDLE_COUNT, len(resolution.handles)))
+    return said
+
+
+def _operators(operators: tuple[Operator, ...]) -> list[tuple[str, at.Value]]:
+    if not operators:
+        return []
+    first = operators[0]
+    said: list[tuple[str, at.Value]] = [(at.OPERATOR_NAMES, tuple(at.cut(o.name) for o in operators[: at.MAX_HANDLES]))]
+    if first.module_path:
+        said.append((at.MODULE_PATH, at.cut(first.module_path)))
+    if first.file:
+        said.append((at.CODE_FILE_PATH, at.cut(first.file)))
+    if first.line:
+        said.append((at.CODE_LINE_NUMBER, first.line))
+    return said
+
+
+def _name_of(operators: tuple[Operator, ...]) -> str:
+    shown = ", ".join(operator.name for operator in operators[:_SHOWN_OPERATORS])
+    rest = len(operators) - _SHOWN_OPERATORS
+    return f"{shown} +{rest}" if rest > 0 else shown
+
+
+def _fit(name: str) -> str:
+    return name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 1] + "…"

@@ -1,0 +1,81 @@
+"""
+OTLP bytes, made from messages of `opentelemetry-proto` or spliced from such.
+
+Protobuf messages concatenate: the bytes of two fragments of one `Span`, end to end, are the bytes of their union. That is
+what templates rest on (https://protobuf.dev/programming-guides/encoding, "Last One Wins").
+"""
+
+from collections.abc import Iterable
+
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
+
+from otel_bridge import __version__
+from otel_bridge.spans.attributes import SCHEMA_URL, Value
+
+SCOPE = InstrumentationScope(name="otel_bridge", version=__version__)
+"""The instrumentation scope of every span the bridge emits."""
+
+
+def varint(number: int) -> bytes:
+    """A non-negative integer as a base-128 varint."""
+    encoded = bytearray()
+    while number > 0x7F:  # noqa: PLR2004 - seven bits a byte
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def field(number: int, size: int) -> bytes:
+    """The head of a length-delimited field."""
+    return varint(number << 3 | 2) + varint(size)
+
+
+def key_value(key: str, value: Value) -> KeyValue:
+    """One attribute. Lone surrogates in text, which no encoding can carry, come out escaped."""
+    return KeyValue(key=_text(key), value=_any_value(value))
+
+
+def key_values(attributes: Iterable[tuple[str, Value]]) -> list[KeyValue]:
+    """Attributes in their order."""
+    return [key_value(key, value) for key, value in attributes]
+
+
+def span_attributes(attributes: Iterable[tuple[str, Value]]) -> bytes:
+    """A fragment of a `Span` that holds only these attributes."""
+    return Span(attributes=key_values(attributes)).SerializeToString()
+
+
+def span_face(name: str, attributes: Iterable[tuple[str, Value]]) -> bytes:
+    """A fragment of a `Span`: name, kind INTERNAL and attributes."""
+    kind = Span.SpanKind.SPAN_KIND_INTERNAL
+    return Span(name=_text(name), kind=kind, attributes=key_values(attributes)).SerializeToString()
+
+
+def resource_head(attributes: Iterable[tuple[str, Value]]) -> bytes:
+    """The fragment of a `ResourceSpans` in front of its spans: resource and schema URL."""
+    return ResourceSpans(resource=Resource(attributes=key_values(attributes)), schema_url=SCHEMA_URL).SerializeToString()
+
+
+SCOPE_HEAD = ScopeSpans(scope=SCOPE).SerializeToString()
+"""The fragment of a `ScopeSpans` in front of its spans."""
+
+
+def _any_value(value: Value) -> AnyValue:
+    match value:
+        case bool():  # before int: a bool is one
+            return AnyValue(bool_value=value)
+        case int():
+            return AnyValue(int_value=value)
+        case float():
+            return AnyValue(double_value=value)
+        case str():
+            return AnyValue(string_value=_text(value))
+        case _:
+            return AnyValue(array_value=ArrayValue(values=[_any_value(item) for item in value]))
+
+
+def _text(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")

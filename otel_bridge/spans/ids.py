@@ -1,0 +1,81 @@
+"""
+Ids of traces and spans: derived, never drawn.
+
+Invariants
+* The derivation is an interface: tests pin it with golden values, and a change of it is breaking.
+* Equal (tenant, stream, request, position) give equal ids: a batch that is sent or replayed twice shows once.
+* The id of an instruction's span follows from (instruction, chain, occurrence) alone, so a child can name its parent before
+  the parent has arrived.
+* No id is zero.
+
+trace id = BLAKE2b-128 over the length-prefixed tenant, stream id, request (sequence, or SHA-256 of the ETDump) and position.
+span id  = a bijection of 64 bits (xor-shift-multiply, the finaliser of SplitMix64) keyed by the trace id, of the span's place:
+
+    bits 63-62   0: root   1: by row   2: by instruction
+    by row           bits 0-61    row within the inference, counted over all parts
+    by instruction   bits 31-53   occurrence (23 bits)    bits 54-61   chain    bits 0-30   instruction id
+"""
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otel_bridge.model.events import Block
+from otel_bridge.model.stream import Stream
+
+ROOT_PLACE = 0
+_BY_ROW = np.uint64(1 << 62)
+_BY_INSTRUCTION = np.uint64(2 << 62)
+_CHAIN_SHIFT, _OCCURRENCE_SHIFT = np.uint64(54), np.uint64(31)
+_OCCURRENCE_MASK = np.uint64(2**23 - 1)
+_M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
+
+MAX_OCCURRENCES = 2**23
+"""Completions of one instruction in one inference that have ids of their own."""
+
+
+def trace_id(stream: Stream, block: Block) -> bytes:
+    """16 bytes, not all zero, of one block. The parts of a split inference, sent in consecutive requests, share one."""
+    sequence = stream.sequence - (block.part.number if block.part else 0)
+    request = stream.content or (sequence % 2**64).to_bytes(8, "big")
+    parts = (stream.tenant.encode("utf-8", "surrogatepass"), stream.stream_id, request, block.position.to_bytes(8, "big"))
+    hashed = hashlib.blake2b(digest_size=16, person=b"otel-bridge/1")
+    for part in parts:
+        hashed.update(len(part).to_bytes(4, "big") + part)
+    digest = hashed.digest()
+    return digest if any(digest) else b"\x01" * 16
+
+
+def place_by_row(row: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Places of events that are named by their row within the inference."""
+    return np.bitwise_or(_BY_ROW, row.astype(np.uint64))
+
+
+def place_by_instruction(
+    instruction: NDArray[np.int32], chain: NDArray[np.uint8], occurrence: NDArray[np.uint32]
+) -> NDArray[np.uint64]:
+    """Places of instructions; ids are at least 0, occurrences are taken modulo `MAX_OCCURRENCES`."""
+    high: NDArray[np.uint64] = chain.astype(np.uint64) << _CHAIN_SHIFT
+    middle: NDArray[np.uint64] = (occurrence.astype(np.uint64) & _OCCURRENCE_MASK) << _OCCURRENCE_SHIFT
+    return _BY_INSTRUCTION | high | middle | instruction.astype(np.uint64)
+
+
+def span_ids(places: NDArray[np.uint64], keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """
+    Span ids, uint64[n] (to be written big-endian), none of them 0.
+
+    `keys` is uint64[n, 2]: the two big-endian halves of each span's derived trace id. For one key no two places share an id,
+    but for the one place in 2^64 that would get 0.
+    """
+    mixed = places + keys[:, 0]
+    mixed = (mixed ^ (mixed >> _S30)) * _M1
+    mixed = (mixed ^ (mixed >> _S27)) * _M2
+    mixed = mixed ^ (mixed >> _S31) ^ keys[:, 1]
+    return np.where(mixed == 0, np.uint64(1), mixed)
+
+
+def key_of(derived_trace_id: bytes) -> tuple[int, int]:
+    """The key for `span_ids`: the halves of a derived trace id, also where the span goes into a trace of the app."""
+    return int.from_bytes(derived_trace_id[:8], "big"), int.from_bytes(derived_trace_id[8:], "big")

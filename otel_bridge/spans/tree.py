@@ -1,0 +1,154 @@
+"""
+Who is whose parent: inference -> instruction -> what lies inside it.
+
+Invariants
+* Each row has one parent: the call of its instruction in its inference, else the root of its block.
+* Nesting follows (inference, chain, instruction, occurrence), never time: clocks mix, and ExecuTorch logs an event when it
+  ends, so children stand before their parents.
+* The root of a block is the runtime's own enclosing event where there is exactly one, else a span of the bridge's making.
+* In a part of a split inference the occurrence is the sender's, and a parent may lie in another part.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otel_bridge.model.events import NO_INSTRUCTION, BlockKind, EventBatch, EventKind
+from otel_bridge.spans.ids import ROOT_PLACE, place_by_instruction, place_by_row
+
+NOWHERE = -1
+"""Instead of a row: not in this batch."""
+
+ENCLOSING = {
+    BlockKind.LOAD: ("Program::load_method", "Method::init"),
+    BlockKind.EXECUTE: ("Method::execute", "Method::step"),
+}
+"""Events that enclose a block, best first (runtime/executor/program.cpp, method.cpp)."""
+
+_NATIVE_CALL = "native_call_"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """
+    The shape of a batch of n rows and m blocks.
+
+    block         int64[n]    block of each row
+    parent        int64[n]    row of the parent; `NOWHERE`: the root, or not in this batch
+    place         uint64[n]   place of the row, for its span id (spans/ids.py)
+    parent_place  uint64[n]   place of its parent
+    root          int64[m]    row that is the root; `NOWHERE`: the block has no enclosing event
+    kernel        int64[n]    for an instruction: index of the name of its `native_call_<op>`; -1: none
+    failed        bool[m]     an inference that ran instructions and never ended
+    """
+
+    block: NDArray[np.int64]
+    parent: NDArray[np.int64]
+    place: NDArray[np.uint64]
+    parent_place: NDArray[np.uint64]
+    root: NDArray[np.int64]
+    kernel: NDArray[np.int64]
+    failed: NDArray[np.bool_]
+
+
+def grow(batch: EventBatch) -> Tree:
+    """The tree of a batch."""
+    block = batch.block_of
+    inside = np.flatnonzero(batch.instruction != NO_INSTRUCTION)
+    occurrence, call = _calls(batch, block, inside)
+    is_call = batch.kind == EventKind.CALL
+    first = np.array([b.part.first_event if b.part else 0 for b in batch.blocks], np.int64)
+    row_in_block = np.arange(len(batch)) - (batch.bounds[:-1] - first)[block]
+    by_instruction = np.zeros(len(batch), np.uint64)
+    by_instruction[inside] = place_by_instruction(batch.instruction[inside], batch.chain[inside], occurrence)
+
+    parent = np.full(len(batch), NOWHERE)
+    parent[inside] = call
+    parent[is_call] = NOWHERE
+    known = np.zeros(len(batch), np.bool_)
+    known[inside] = (call != NOWHERE) | _in_parts(batch)[block[inside]]
+    parent_place = np.where(known & ~is_call, by_instruction, np.uint64(ROOT_PLACE))
+    place = np.where(is_call & (batch.instruction != NO_INSTRUCTION), by_instruction, place_by_row(row_in_block))
+
+    return Tree(block, parent, place, parent_place, _roots(batch, block), _kernels(batch, parent), _failed(batch, block))
+
+
+def _in_parts(batch: EventBatch) -> NDArray[np.bool_]:
+    return np.array([block.part is not None for block in batch.blocks], np.bool_)
+
+
+def _calls(
+    batch: EventBatch, block: NDArray[np.int64], inside: NDArray[np.int64]
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Occurrence of each row inside an instruction, and the row of its call (or `NOWHERE`)."""
+    if not len(inside):
+        return np.zeros(0, np.uint32), np.zeros(0, np.int64)
+    key = block[inside] << 40 | batch.chain[inside].astype(np.int64) << 32 | batch.instruction[inside]
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    is_call = (batch.kind[inside] == EventKind.CALL)[order]
+    begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+    group = np.zeros(len(ordered), np.int64)
+    group[begins] = 1
+    group = np.cumsum(group) - 1
+    before = np.cumsum(is_call) - is_call
+    calls_before_group = before[begins]
+    calls = np.add.reduceat(is_call.astype(np.int64), begins)
+    # A row after the last call of its instruction was logged late: it belongs to that call.
+    count = np.minimum(before - calls_before_group[group], np.maximum(calls[group] - 1, 0))
+    count = np.where(is_call, before - calls_before_group[group], count)
+    if batch.occurrence is not None:
+        given = _in_parts(batch)[block[inside]][order]
+        count = np.where(given, batch.occurrence[inside][order], count)
+
+    span = np.int64(int(count.max()) + 1)
+    call_keys = (group * span + count)[is_call]
+    call_rows = inside[order][is_call]
+    sorted_calls = np.argsort(call_keys, kind="stable")
+    found = np.searchsorted(call_keys[sorted_calls], group * span + count)
+    row = np.full(len(ordered), NOWHERE)
+    if len(call_keys):
+        nearest = sorted_calls[np.minimum(found, len(call_keys) - 1)]
+        row = np.where(call_keys[nearest] == group * span + count, call_rows[nearest], NOWHERE)
+    occurrence = np.empty(len(inside), np.uint32)
+    parent = np.empty(len(inside), np.int64)
+    occurrence[order], parent[order] = count, row
+    return occurrence, parent
+
+
+def _roots(batch: EventBatch, block: NDArray[np.int64]) -> NDArray[np.int64]:
+    root = np.full(len(batch.blocks), NOWHERE)
+    runtime = np.flatnonzero(batch.kind == EventKind.RUNTIME)
+    kinds = np.array([b.kind for b in batch.blocks], np.int64)
+    for kind, names in ENCLOSING.items():
+        open_blocks = kinds == kind
+        for name in names:
+            wanted = np.array([candidate == name for candidate in batch.names] or [False])
+            rows = runtime[wanted[batch.name[runtime]] & open_blocks[block[runtime]]]
+            times = np.bincount(block[rows], minlength=len(batch.blocks))
+            single = rows[times[block[rows]] == 1]
+            root[block[single]] = single
+            open_blocks &= times == 0
+    for index in np.flatnonzero(kinds == BlockKind.OTHER):
+        inside = runtime[block[runtime] == index]
+        named = [row for row in inside if batch.names[batch.name[row]] == batch.blocks[index].name]
+        root[index] = named[0] if len(named) == 1 else NOWHERE
+    return root
+
+
+def _kernels(batch: EventBatch, parent: NDArray[np.int64]) -> NDArray[np.int64]:
+    native = np.array([isinstance(name, str) and name.startswith(_NATIVE_CALL) for name in batch.names] or [False])
+    rows = np.flatnonzero((batch.kind == EventKind.SCOPE) & (parent != NOWHERE))
+    rows = rows[native[batch.name[rows]]]
+    kernel = np.full(len(batch), -1)
+    kernel[parent[rows][::-1]] = batch.name[rows][::-1]  # the first of several wins
+    return kernel
+
+
+def _failed(batch: EventBatch, block: NDArray[np.int64]) -> NDArray[np.bool_]:
+    ran = np.bincount(block[batch.instruction != NO_INSTRUCTION], minlength=len(batch.blocks)) > 0
+    enclosing = np.array([name in ENCLOSING[BlockKind.EXECUTE] for name in batch.names] or [False])
+    ended = np.bincount(block[(batch.kind == EventKind.RUNTIME) & enclosing[batch.name]], minlength=len(batch.blocks)) > 0
+    inference = np.array([b.kind is BlockKind.EXECUTE and (b.part is None or b.part.last) for b in batch.blocks], np.bool_)
+    return inference & ran & ~ended
