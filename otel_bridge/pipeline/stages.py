@@ -56,15 +56,15 @@ class Stages:
     """
     The stages with what they need. Thread-safe: one batch at a time.
 
-    mappings   where the mapping of a build is found
-    decoders   how metadata is read
-    templates  how many span templates are kept
+    mappings         where the mapping of a build is found
+    decoders         how metadata is read
+    template_bytes   how much of span templates is kept
     """
 
-    def __init__(self, mappings: CompiledMappings, decoders: Decoders, max_templates: int) -> None:
+    def __init__(self, mappings: CompiledMappings, decoders: Decoders, template_bytes: int) -> None:
         self._mappings = mappings
         self._decoders = decoders
-        self._templates = Templates(max_templates)
+        self._templates = Templates(template_bytes)
         self._lock = threading.Lock()
 
     def run(self, batch: EventBatch) -> Scene:
@@ -132,7 +132,7 @@ class Stages:
             model, method = batch.streams[block.stream].model.name, work.attributions[index].method_name
             face = partial(describe_root, block.kind, block.name, model, method)
             root = self._templates.get((block.kind, block.name, model, method), face)
-            work.inferences.append(inference_of(batch, index, root, failed=bool(tree.failed[index])))
+            work.inferences.append(inference_of(batch, index, root, method, failed=bool(tree.failed[index])))
 
     def _template(self, work: Work, row: int) -> Template:
         batch = work.batch

@@ -11,12 +11,16 @@ from otel_bridge.spans.describe import Face
 from otel_bridge.spans.encode import span_face
 from otel_bridge.spans.scene import Template
 
+_OBJECTS_BYTES = 1200
+"""About what the Python objects of a template and its key take beside its text."""
+
 
 class Templates:
-    """At most `max_templates` templates, evicted by least use. One thread uses it at a time."""
+    """Templates of at most about `max_bytes`, evicted by least use. One thread uses it at a time."""
 
-    def __init__(self, max_templates: int) -> None:
-        self._max_templates = max_templates
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._known: OrderedDict[Hashable, Template] = OrderedDict()
 
     def get(self, key: Hashable, describe: Callable[[], Face]) -> Template:
@@ -27,6 +31,11 @@ class Templates:
             return known
         face = describe()
         template = self._known[key] = Template(face, span_face(face.name, face.attributes))
-        if len(self._known) > self._max_templates:
-            self._known.popitem(last=False)
+        self._bytes += _size(template)
+        while self._bytes > self._max_bytes and len(self._known) > 1:
+            self._bytes -= _size(self._known.popitem(last=False)[1])
         return template
+
+
+def _size(template: Template) -> int:
+    return _OBJECTS_BYTES + 2 * len(template.encoded)

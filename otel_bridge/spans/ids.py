@@ -40,7 +40,12 @@ def trace_id(stream: Stream, block: Block) -> bytes:
     """16 bytes, not all zero, of one block. The parts of a split inference, sent in consecutive requests, share one."""
     sequence = stream.sequence - (block.part.number if block.part else 0)
     request = stream.content or (sequence % 2**64).to_bytes(8, "big")
-    parts = (stream.tenant.encode("utf-8", "surrogatepass"), stream.stream_id, request, block.position.to_bytes(8, "big"))
+    parts = (
+        stream.tenant.encode("utf-8", "surrogatepass"),
+        stream.stream_id,
+        request,
+        (block.position % 2**64).to_bytes(8, "big"),
+    )
     hashed = hashlib.blake2b(digest_size=16, person=b"otel-bridge/1")
     for part in parts:
         hashed.update(len(part).to_bytes(4, "big") + part)

@@ -7,7 +7,7 @@ Invariants
   for its last part). `Scene.spans` says which.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,8 @@ class Inference:
     """
     What the spans of one block share, and what only its root says.
 
+    method     that ran; None: not known
+    error      value of `error.type`; None: the inference did not fail
     derived    the derived trace id, which keys the span ids
     trace_id   the trace the spans go to: the derived one, or the app's
     parent     span id of the app's span; b"": the root has no parent
@@ -81,6 +83,7 @@ class Inference:
 
     root: Template
     attributes: tuple[tuple[str, at.Value], ...]
+    method: str | None
     error: str | None
     derived: bytes
     trace_id: bytes
@@ -120,7 +123,7 @@ class Scene:
         return emitted
 
 
-def inference_of(batch: EventBatch, index: int, root: Template, *, failed: bool) -> Inference:
+def inference_of(batch: EventBatch, index: int, root: Template, method: str | None, *, failed: bool) -> Inference:
     """
     What the spans of block `index` share.
 
@@ -130,17 +133,28 @@ def inference_of(batch: EventBatch, index: int, root: Template, *, failed: bool)
     block = batch.blocks[index]
     stream = batch.streams[block.stream]
     derived = trace_id(stream, block)
-    said = _root_attributes(stream, block.run_index, block.attributes)
-    error = _error(block.error, failed=failed and block.kind is BlockKind.EXECUTE)
+    alone = Inference(
+        root=root,
+        attributes=_root_attributes(stream, block.run_index, block.attributes),
+        method=method,
+        error=_error(block.error, failed=failed and block.kind is BlockKind.EXECUTE),
+        derived=derived,
+        trace_id=derived,
+    )
     context = block.context
     if context is None:
-        return Inference(root, said, error, derived, derived)
+        return alone
     if not context.flags & _SAMPLED:
         link = Link(context.trace_id, context.span_id, context.flags | _HAS_IS_REMOTE | _IS_REMOTE, context.state)
-        return Inference(root, said, error, derived, derived, link=link)
+        return replace(alone, link=link)
     inherited = context.flags & 0xFF | _HAS_IS_REMOTE
-    return Inference(
-        root, said, error, derived, context.trace_id, context.span_id, inherited, inherited | _IS_REMOTE, context.state
+    return replace(
+        alone,
+        trace_id=context.trace_id,
+        parent=context.span_id,
+        flags=inherited,
+        root_flags=inherited | _IS_REMOTE,
+        state=context.state,
     )
 
 

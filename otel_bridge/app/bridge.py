@@ -1,0 +1,143 @@
+"""
+The bridge, wired.
+
+Invariants
+* Parts are built before any of them starts, so a fault in the settings is told before a port is open.
+* Start goes against the flow of data and stop along it: whoever takes something finds the next one working.
+
+Start: registry, decoders, exporter, pipeline, then the doors.
+Stop:  1. health says NOT_SERVING, so that balancers turn away;  2. the doors close: nothing new comes in;  3. the spool closes
+       and the pipeline empties it, for at most `server.drain_s`;  4. exporter, decoders and registry close, which nobody uses
+       any more;  5. own telemetry last, so that it has counted all that.
+"""
+
+import asyncio
+import logging
+
+from otel_bridge import __version__
+from otel_bridge.app.watch import Recorder
+from otel_bridge.config.bridge import BridgeConfig
+from otel_bridge.config.keys import allow
+from otel_bridge.export.build import build_exporter
+from otel_bridge.export.protocol import Exporter
+from otel_bridge.mapping.cache import CompiledMappings
+from otel_bridge.mapping.sqlite import open_registry
+from otel_bridge.metadata.table import Decoders
+from otel_bridge.pipeline.loop import Pipeline
+from otel_bridge.pipeline.stages import Stages
+from otel_bridge.spool.memory import MemorySpool
+from otel_bridge.telemetry.provider import OwnExport, Provider
+from otel_bridge.wire.admission import Rules
+from otel_bridge.wire.http import http_app
+from otel_bridge.wire.intake import Intake
+from otel_bridge.wire.server import GrpcDoor, HttpDoor
+from otel_bridge.wire.servicers import mapping_handler, profiling_handler
+
+_log = logging.getLogger(__name__)
+
+_TENANT = ""
+_MAX_COMPILED_MAPPINGS = 1000
+
+
+class Bridge:
+    """
+    One bridge. Build it where the event loop runs.
+
+    exporter   instead of the one that the settings describe; for demonstrations and tests
+
+    Raises `ConfigError` where the settings cannot be obeyed.
+    """
+
+    def __init__(self, config: BridgeConfig, *, exporter: Exporter | None = None) -> None:
+        self._config = config
+        self._provider = Provider(version=__version__, export=_own_export(config))
+        telemetry = self._provider.telemetry
+        recorder = self._recorder = Recorder(telemetry)
+        self.registry = open_registry(config.server.data_dir)
+        self._decoders = Decoders(
+            config.metadata.parsers,
+            time_limit_s=config.metadata.time_limit_s,
+            max_bytes=config.metadata.max_bytes,
+            cache_entries=config.metadata.cache_entries,
+            watch=recorder.undecoded,
+        )
+        self._exporter = exporter or build_exporter(config.export, watch=recorder)
+        self._spool = MemorySpool(config.spool.max_bytes)
+        mappings = CompiledMappings(self.registry, _MAX_COMPILED_MAPPINGS)
+        stages = Stages(mappings, self._decoders, config.mapping.template_cache_bytes)
+        self._pipeline = Pipeline(self._spool, stages, self._exporter, recorder, config.export.max_request_bytes)
+        rules = Rules(
+            allow(config.admission.resource_keys),
+            allow(config.admission.inference_keys),
+            int(config.admission.max_clock_error_s * 1e9),
+        )
+        intake = Intake(self._spool, rules, lambda name, version: self.registry.build_of(_TENANT, name, version), recorder)
+        limit = config.server.max_request_bytes
+
+        def count_grpc(outcome: str) -> None:
+            recorder.request("grpc", outcome)
+
+        handlers = (profiling_handler(intake, count_grpc), mapping_handler(self.registry, count_grpc))
+        self._grpc = GrpcDoor(handlers, limit)
+        self._http = HttpDoor(
+            http_app(
+                intake,
+                max_request_bytes=limit,
+                ready=lambda: self._ready,
+                metrics=self._provider.exposition,
+                count=lambda outcome: recorder.request("http", outcome),
+            )
+        )
+        telemetry.watch("otel_bridge.spool.events", lambda: self._spool.events)
+        telemetry.watch("otel_bridge.spool.size_bytes", lambda: self._spool.size_bytes)
+        telemetry.watch("otel_bridge.spool.capacity_bytes", lambda: config.spool.max_bytes)
+        self._running: asyncio.Task[None] | None = None
+        self._ready = False
+
+    @property
+    def grpc_address(self) -> str:
+        """Where gRPC is listened for, once started."""
+        return self._grpc.address
+
+    @property
+    def http_address(self) -> str:
+        """Where HTTP is listened for, once started."""
+        return self._http.address
+
+    async def start(self) -> None:
+        """Begin to work. Raises `ConfigError` where an address cannot be listened on; then nothing is left running."""
+        self._running = asyncio.create_task(self._pipeline.run())
+        try:
+            await self._http.start(self._config.server.http_address)
+            await self._grpc.start(self._config.server.grpc_address)
+        except BaseException:
+            await self.stop()
+            raise
+        self._ready = True
+        _log.info("listening for gRPC on %s and for HTTP on %s", self.grpc_address, self.http_address)
+
+    async def stop(self) -> None:
+        """Stop as the module says; events that do not leave in time are counted as dropped."""
+        self._ready = False
+        await self._grpc.turn_away()
+        await asyncio.gather(self._grpc.stop(self._config.server.drain_s), self._http.stop())
+        self._spool.close()
+        if self._running is not None:
+            _, late = await asyncio.wait([self._running], timeout=self._config.server.drain_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        if self._spool.events:
+            _log.error("%d events did not leave within server.drain_s (%g s)", self._spool.events, self._config.server.drain_s)
+            self._recorder.dropped(self._spool.events, "shutdown")
+        await self._exporter.close()
+        self._decoders.close()
+        self.registry.close()
+        await asyncio.to_thread(self._provider.shutdown)
+
+
+def _own_export(config: BridgeConfig) -> OwnExport | None:
+    own = config.telemetry
+    if not (own.own_metrics or own.own_traces):
+        return None
+    return OwnExport(own.own_endpoint, metrics=own.own_metrics, traces=own.own_traces)

@@ -1,0 +1,58 @@
+"""What the rooms tell, written into the instruments of `telemetry`: the only place that knows both."""
+
+from otel_bridge.telemetry.recorder import Telemetry
+
+
+class Recorder:
+    """
+    A `wire.intake.Watch`, a `pipeline.loop.Ledger` and an `export.observed.Watch`.
+
+    The ledger: accepted = emitted + dropped + what the spool still holds.
+    """
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+
+    def accepted(self, events: int) -> None:
+        """Events were put into the spool."""
+        self._telemetry.add("otel_bridge.receiver.accepted_events", events)
+
+    def refused(self, events: int, reason: str) -> None:
+        """Events of an accepted request were not taken."""
+        self._telemetry.add("otel_bridge.receiver.refused_events", events, reason=reason)
+
+    def sender_dropped(self, events: int, reason: str) -> None:
+        """The sender had dropped events before it sent."""
+        self._telemetry.add("otel_bridge.sender.dropped_events", events, reason=reason)
+
+    def request(self, transport: str, outcome: str) -> None:
+        """A request ended: "ok", or the reason of its error."""
+        self._telemetry.add("otel_bridge.receiver.requests", 1, transport=transport, outcome=outcome)
+
+    def emitted(self, events: int, spans: int) -> None:
+        """The back end took the spans of these events."""
+        self._telemetry.add("otel_bridge.pipeline.emitted_events", events)
+        self._telemetry.add("otel_bridge.exporter.sent_spans", spans)
+
+    def dropped(self, events: int, reason: str, spans: int = 0) -> None:
+        """Events were given up, and so many spans with them."""
+        self._telemetry.add("otel_bridge.pipeline.dropped_events", events, reason=reason)
+        if spans:
+            self._telemetry.add("otel_bridge.exporter.send_failed_spans", spans, reason=reason)
+
+    def resolved(self, events: int, status: str, delegate: str) -> None:
+        """Delegate events of a backend (or "") got this status."""
+        self._telemetry.add("otel_bridge.resolution.events", events, status=status, delegate=delegate)
+
+    def undecoded(self, decoder: str, reason: str) -> None:
+        """A byte string of metadata was not, or not wholly, decoded."""
+        self._telemetry.add("otel_bridge.metadata.failures", 1, decoder=decoder, reason=reason)
+
+    def request_sent(self, *, payload_bytes: int, rejected_spans: int, seconds: float) -> None:  # noqa: ARG002 - as the protocol says
+        """The back end answered a request."""
+        self._telemetry.observe("otel_bridge.exporter.send_duration", seconds)
+
+    def request_failed(self, *, reason: str, payload_bytes: int, seconds: float) -> None:  # noqa: ARG002 - as the protocol says
+        """The back end did not take a request."""
+        self._telemetry.observe("otel_bridge.exporter.send_duration", seconds)
+        self._telemetry.add("otel_bridge.exporter.failed_requests", 1, reason=reason)

@@ -1,0 +1,53 @@
+"""
+The command line. The only place that ends the process.
+
+Exit codes: 0 done; 1 the input or the bridge says no, with one line on stderr that says why; 2 the command is written wrongly.
+"""
+
+import sys
+
+import click
+
+from otel_bridge import __version__
+from otel_bridge.cli.config import config
+from otel_bridge.cli.demo import demo
+from otel_bridge.cli.inspect import inspect
+from otel_bridge.cli.mapping import mapping
+from otel_bridge.cli.replay import replay
+from otel_bridge.cli.send import send
+from otel_bridge.cli.serve import serve
+from otel_bridge.errors import BridgeError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="otel-bridge")
+def otel_bridge() -> None:
+    """ExecuTorch delegate events as OpenTelemetry spans."""
+
+
+for command in (serve, mapping, send, replay, inspect, config, demo):
+    otel_bridge.add_command(command)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        otel_bridge.main(prog_name="otel-bridge", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(1)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as exit_:
+        sys.exit(exit_.exit_code)
+    except BridgeError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)
+    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+        sys.stderr.close()
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

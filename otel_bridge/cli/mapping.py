@@ -1,0 +1,195 @@
+"""`otel-bridge mapping`: make, upload and look at mappings."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import click
+from google.protobuf.json_format import MessageToDict
+from rich.console import Console
+from rich.table import Table
+
+from otel_bridge.cli.options import split_model
+from otel_bridge.cli.remote import CALL_TIMEOUT_S, channel_to, mappings, server_option
+from otel_bridge.mapping.document import default_build_id, digest, encode, to_json
+from otel_bridge.mapping.source import read_source, write_file
+from otel_bridge.v1 import mapping_pb2 as pb
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_SOURCE_HELP = "SOURCE is an .etrecord, a JSON with debug_handle_map and delegate_map, or a built mapping."
+
+
+@click.group()
+def mapping() -> None:
+    """Make, upload and look at mappings: which operators each delegate debug identifier stands for."""
+
+
+def _describe_options(command: click.decorators.FC) -> click.decorators.FC:
+    for option in (
+        click.option(
+            "--pte", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Build id: SHA-256 of this program."
+        ),
+        click.option("--build-id", metavar="ID", help="Name of the model build, as devices send it."),
+        click.option("--version", "model_version", default="", metavar="V", help="Version of the alias."),
+        click.option("--name", "--model", "model_name", default="", metavar="NAME", help="Name of the alias NAME@VERSION."),
+    ):
+        command = option(command)
+    return command
+
+
+@mapping.command(help=f"Build a mapping file from SOURCE. {_SOURCE_HELP}")
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="File to write; JSON if it ends in .json.")
+@_describe_options
+def build(*, source: Path, output: Path, model_name: str, model_version: str, build_id: str | None, pte: Path | None) -> None:
+    """See the help above."""
+    file = load_source(source, name=model_name, version=model_version, build_id=build_id, pte=pte)
+    try:
+        output.write_bytes(write_file(file, output.name))
+    except OSError as error:
+        raise click.ClickException(f"{output}: cannot be written: {error.strerror}") from error
+    click.echo(f"{output}: {_summary(file)}")
+
+
+@mapping.command(help=f"Upload SOURCE to a running bridge. {_SOURCE_HELP} Weights in an ETRecord stay here.")
+@click.argument("source", type=click.Path(path_type=Path))
+@_describe_options
+@click.option("--replace", is_flag=True, help="Replace a mapping of the same build that resolves differently.")
+@server_option
+@_json_option
+def upload(
+    *,
+    source: Path,
+    model_name: str,
+    model_version: str,
+    build_id: str | None,
+    pte: Path | None,
+    replace: bool,
+    server: str,
+    as_json: bool,
+) -> None:
+    """See the help above."""
+    file = load_source(source, name=model_name, version=model_version, build_id=build_id, pte=pte)
+    with channel_to(server) as channel:
+        done = mappings(channel).PutMapping(pb.PutMappingRequest(file=file, replace=replace), timeout=CALL_TIMEOUT_S)
+    if as_json:
+        click.echo(json.dumps({"digest": done.digest, "build_id": done.build_id, "created": done.created}))
+    else:
+        click.echo(f"{'stored' if done.created else 'already there'}: build {done.build_id}, mapping sha256:{done.digest[:16]}")
+
+
+@mapping.command("list")
+@server_option
+@_json_option
+def list_(server: str, *, as_json: bool) -> None:
+    """List the mappings of a running bridge."""
+    found: list[pb.MappingInfo] = []
+    with channel_to(server) as channel:
+        token = ""
+        while True:
+            page = mappings(channel).ListMappings(pb.ListMappingsRequest(page_token=token), timeout=CALL_TIMEOUT_S)
+            found += page.mappings
+            token = page.next_page_token
+            if not token:
+                break
+    if as_json:
+        click.echo(json.dumps([MessageToDict(info, preserving_proto_field_name=True) for info in found], indent=2))
+        return
+    table = Table("build", "aliases", "mapping", "methods", "delegate calls", "identifiers", box=None)
+    for info in found:
+        row = (info.build_id, ", ".join(info.aliases), f"sha256:{info.digest[:16]}", info.methods, info.delegates, info.entries)
+        table.add_row(*map(str, row))
+    Console().print(table)
+
+
+@mapping.command()
+@click.argument("ref")
+@server_option
+@_json_option
+def show(ref: str, server: str, *, as_json: bool) -> None:
+    """Show one mapping. REF is a build id, sha256:DIGEST or NAME@VERSION."""
+    with channel_to(server) as channel:
+        found = mappings(channel).GetMapping(pb.GetMappingRequest(ref=ref), timeout=CALL_TIMEOUT_S)
+    if as_json:
+        click.echo(to_json(pb.MappingFile(mapping=found.mapping, build_id=found.info.build_id)))
+        return
+    info = found.info
+    click.echo(f"build {info.build_id}, mapping sha256:{info.digest}")
+    click.echo(f"aliases: {', '.join(info.aliases) or 'none'}")
+    table = Table("method", "instruction", "delegate", "identifier", "handles", "operators", box=None)
+    for method in found.mapping.methods:
+        for instruction in method.instructions:
+            for row in _rows(instruction):
+                table.add_row(method.name, str(instruction.id), instruction.delegate or "-", *row)
+    Console(soft_wrap=True).print(table)
+
+
+@mapping.command()
+@click.argument("ref")
+@server_option
+def delete(ref: str, server: str) -> None:
+    """Forget a mapping of a running bridge, with its aliases."""
+    with channel_to(server) as channel:
+        done = mappings(channel).DeleteMapping(pb.DeleteMappingRequest(ref=ref), timeout=CALL_TIMEOUT_S)
+    click.echo(f"deleted: build {done.build_id}")
+
+
+@mapping.command()
+@click.argument("alias_name", metavar="NAME@VERSION")
+@click.argument("ref")
+@server_option
+def alias(alias_name: str, ref: str, server: str) -> None:
+    """Let NAME@VERSION name the build of REF from now on."""
+    name, version = split_model(alias_name)
+    with channel_to(server) as channel:
+        request = pb.SetAliasRequest(name=name, version=version, ref=ref)
+        done = mappings(channel).SetAlias(request, timeout=CALL_TIMEOUT_S)
+    before = f", before {done.previous_build_id}" if done.previous_build_id else ""
+    click.echo(f"{name}@{version}: build {done.build_id}{before}")
+
+
+def load_source(
+    source: Path, *, name: str = "", version: str = "", build_id: str | None = None, pte: Path | None = None
+) -> pb.MappingFile:
+    """
+    The mapping in a file, with what the options say of it.
+
+    Raises `MalformedMapping`, `click.ClickException` where a file cannot be read, `click.UsageError` for options that exclude
+    each other.
+    """
+    if build_id is not None and pte is not None:
+        raise click.UsageError("--build-id and --pte exclude each other: give one")
+    try:
+        with source.open("rb") as stream:
+            file = read_source(stream)
+        program = pte.read_bytes() if pte is not None else None
+    except OSError as error:
+        raise click.ClickException(f"{error.filename}: cannot be read: {error.strerror}") from error
+    file.build_id = build_id or (hashlib.sha256(program).hexdigest() if program is not None else file.build_id)
+    file.name, file.version = name or file.name, version or file.version
+    return file
+
+
+def _summary(file: pb.MappingFile) -> str:
+    name = digest(encode(file.mapping))
+    calls = [call for method in file.mapping.methods for call in method.instructions if call.delegate]
+    return (
+        f"build {file.build_id or default_build_id(name)}, mapping sha256:{name[:16]}, {len(file.mapping.methods)} methods, "
+        f"{len(calls)} delegate calls, {sum(len(call.entries) for call in calls)} identifiers"
+    )
+
+
+def _rows(instruction: pb.Instruction) -> list[tuple[str, str, str]]:
+    names = {known.handle: [operator.name for operator in known.operators] for known in instruction.operators}
+
+    def row(identifier: str, handles: list[int]) -> tuple[str, str, str]:
+        return identifier, ", ".join(map(str, handles)), ", ".join(name for handle in handles for name in names.get(handle, []))
+
+    rows = []
+    for entry in instruction.entries:
+        which = entry.WhichOneof("identifier") or "text"
+        shown = (
+            str(entry.number) if which == "number" else json.dumps(getattr(entry, which)) if which == "text" else entry.untyped
+        )
+        rows.append(row(shown, list(entry.handles)))
+    return rows or [row("-", list(instruction.handles))]

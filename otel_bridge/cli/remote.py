@@ -1,0 +1,51 @@
+"""Calls of a running bridge, with its errors as one clear line."""
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import click
+import grpc
+
+from otel_bridge.v1 import mapping_pb2_grpc, profiling_pb2_grpc
+from otel_bridge.wire.intake import SENT_KEY
+
+CALL_TIMEOUT_S = 60.0
+
+server_option = click.option(
+    "--server", default="127.0.0.1:4417", show_default=True, metavar="ADDR", help="gRPC address of the bridge."
+)
+
+
+@contextmanager
+def channel_to(server: str) -> Generator[grpc.Channel, None, None]:
+    """A channel to a bridge; an error of a call inside the block ends the command with its message."""
+    limit = 2**31 - 1  # the bridge has its own limit and says so
+    options = [("grpc.max_send_message_length", limit), ("grpc.max_receive_message_length", limit)]
+    with grpc.insecure_channel(server, options) as channel:
+        try:
+            yield channel
+        except grpc.RpcError as error:
+            raise click.ClickException(_explain(server, error)) from error
+
+
+def profiling(channel: grpc.Channel) -> profiling_pb2_grpc.ProfilingServiceStub:
+    """Stub of the profiling service."""
+    return profiling_pb2_grpc.ProfilingServiceStub(channel)
+
+
+def mappings(channel: grpc.Channel) -> mapping_pb2_grpc.MappingServiceStub:
+    """Stub of the mapping service."""
+    return mapping_pb2_grpc.MappingServiceStub(channel)
+
+
+def sent_now() -> tuple[tuple[str, str], ...]:
+    """Metadata that tells when this attempt is sent."""
+    return ((SENT_KEY, str(time.time_ns())),)
+
+
+def _explain(server: str, error: grpc.RpcError) -> str:
+    code, details = error.code(), error.details()
+    if code is grpc.StatusCode.UNAVAILABLE and "connect" in (details or "").lower():
+        return f"no bridge answers at {server}: start one with `otel-bridge serve`, or name another with --server"
+    return f"the bridge at {server} answered {code.name}: {details}"

@@ -1,0 +1,75 @@
+"""`otel-bridge serve`: run the bridge until it is told to stop."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import click
+
+from otel_bridge.app.bridge import Bridge
+from otel_bridge.config.bridge import BridgeConfig
+from otel_bridge.config.load import load
+from otel_bridge.telemetry.logs import configure
+
+_log = logging.getLogger(__name__)
+
+
+@click.command()
+@click.option(
+    "--config", "config_file", type=click.Path(path_type=Path), help="Settings (TOML); see `otel-bridge config show`."
+)
+@click.option("--grpc", "grpc_address", metavar="ADDR", help="Listen for gRPC here.  [default: 127.0.0.1:4417]")
+@click.option("--http", "http_address", metavar="ADDR", help="Listen for HTTP here.  [default: 127.0.0.1:4418]")
+@click.option("--otlp-endpoint", metavar="URL", help="Send spans to this OTLP endpoint.  [default: http://localhost:4317]")
+@click.option("--data-dir", metavar="DIR", help='Keep mappings here; ":memory:" keeps nothing.')
+def serve(
+    config_file: Path | None,
+    grpc_address: str | None,
+    http_address: str | None,
+    otlp_endpoint: str | None,
+    data_dir: str | None,
+) -> None:
+    """
+    Take events and mappings, send spans.
+
+    Stops on SIGTERM or SIGINT: no new requests, then what was accepted leaves, for at most server.drain_s.
+    """
+    settings = load(
+        config_file,
+        {
+            "server.grpc_address": grpc_address,
+            "server.http_address": http_address,
+            "server.data_dir": data_dir,
+            "export.endpoint": otlp_endpoint,
+        },
+    )
+    configure(level=settings.telemetry.log_level.upper(), form=settings.telemetry.log_format)
+    run(_serve(settings))
+
+
+async def _serve(settings: BridgeConfig) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    bridge = Bridge(settings)
+    await bridge.start()
+    click.echo(f"otel-bridge listens for gRPC on {bridge.grpc_address} and for HTTP on {bridge.http_address}")
+    try:
+        await stopping.wait()
+    finally:
+        _log.info("stopping")
+        await bridge.stop()
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Run on uvloop where it exists: it spends less of each request on the loop itself."""
+    try:
+        import uvloop  # noqa: PLC0415 - not on every platform
+    except ImportError:
+        asyncio.run(main)
+    else:
+        uvloop.run(main)

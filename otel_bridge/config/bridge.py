@@ -1,0 +1,56 @@
+"""The whole configuration. A `BridgeConfig` that exists obeys every rule; it never changes."""
+
+from typing import Self
+
+from pydantic import model_validator
+
+from otel_bridge.config.egress import ExportConfig
+from otel_bridge.config.sections import (
+    AdmissionConfig,
+    MappingConfig,
+    MetadataConfig,
+    ServerConfig,
+    SpoolConfig,
+    TelemetryConfig,
+)
+from otel_bridge.config.setting import Section
+from otel_bridge.config.values import split_address
+
+
+class BridgeConfig(Section):
+    """Every setting of the bridge. Without arguments: the defaults; `load` reads file and environment."""
+
+    server: ServerConfig = ServerConfig()
+    admission: AdmissionConfig = AdmissionConfig()
+    spool: SpoolConfig = SpoolConfig()
+    metadata: MetadataConfig = MetadataConfig()
+    mapping: MappingConfig = MappingConfig()
+    export: ExportConfig = ExportConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        faults = []
+        if self.server.grpc_address == self.server.http_address and split_address(self.server.grpc_address)[1]:
+            faults.append(f"server.grpc_address and server.http_address must differ; both are {self.server.grpc_address}")
+        if self.spool.max_bytes < self.server.max_request_bytes:
+            faults.append(
+                f"spool.max_bytes ({self.spool.max_bytes}) must be at least server.max_request_bytes "
+                f"({self.server.max_request_bytes}): a larger request would never find room"
+            )
+        if faults:
+            raise ValueError("\n".join(faults))
+        return self
+
+
+SECTIONS: dict[str, type[Section]] = {
+    name: field.annotation
+    for name, field in BridgeConfig.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+}
+"""Name of a section -> its type, in the order in which they are printed."""
+
+SETTINGS: frozenset[str] = frozenset(
+    f"{name}.{setting}" for name, section in SECTIONS.items() for setting in section.model_fields
+)
+"""Every setting as `section.name`."""

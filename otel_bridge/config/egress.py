@@ -1,0 +1,133 @@
+"""The section `export`: where spans go."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, ValidationInfo, field_validator, model_validator
+
+from otel_bridge.config.setting import Number, Section, setting
+from otel_bridge.config.values import Headers, LowerCase, ReadableFile, check_endpoint
+
+TRACES_PATH = "/v1/traces"
+"""Where OTLP/HTTP takes spans (opentelemetry-proto docs/specification.md, "OTLP/HTTP Request")."""
+
+DEFAULT_ENDPOINTS = {
+    "grpc": "http://localhost:4317",
+    "http/protobuf": f"http://localhost:4318{TRACES_PATH}",
+    "file": "http://localhost:4317",
+}
+
+
+def _protocol(value: Any) -> Any:
+    if value == "http/json":
+        raise ValueError("is not supported: use http/protobuf or grpc")
+    return value
+
+
+def _default_endpoint(earlier: Mapping[str, Any]) -> str:
+    return DEFAULT_ENDPOINTS.get(earlier.get("protocol", ""), DEFAULT_ENDPOINTS["grpc"])
+
+
+class ExportConfig(Section):
+    """
+    Where spans go.
+
+    The standard variables OTEL_EXPORTER_OTLP_* and OTEL_EXPORTER_OTLP_TRACES_* set protocol, endpoint, headers, compression,
+    timeout_ms, insecure, certificate, client_key and client_certificate; they are stronger than this file and weaker than
+    OTEL_BRIDGE_EXPORT__*.
+    """
+
+    protocol: Annotated[Literal["grpc", "http/protobuf", "file"], BeforeValidator(_protocol), LowerCase] = setting(
+        "grpc", "How spans leave: OTLP over gRPC, OTLP over HTTP, or OTLP JSON lines."
+    )
+    endpoint: str = setting(
+        _default_endpoint,
+        f"Back end to send to; with http/protobuf, {TRACES_PATH} is added where there is no path. Default with http/protobuf: "
+        f"{DEFAULT_ENDPOINTS['http/protobuf']}.",
+        rule="http://HOST:PORT or https://HOST:PORT; for grpc also HOST:PORT, see insecure",
+    )
+    path: str = setting(
+        "-", "File that JSON lines are appended to, with protocol file.", rule='a path, or "-" for standard output'
+    )
+    headers: Headers = setting(
+        {}, "Headers of every request, for instance an API key.", rule="names and printable ASCII values", secret=True
+    )
+    compression: Annotated[Literal["none", "gzip"], LowerCase] = setting("none", "Compression of requests.")
+    timeout_ms: int = setting(10_000, "Longest wait for the answer to one request.", unit="milliseconds", least=1)
+    insecure: bool = setting(False, "Plain text for a grpc endpoint without http:// or https://, which else decide.")
+    certificate: ReadableFile = setting(
+        None,
+        "PEM file of the authorities that vouch for the back end; else those of the system.",
+        rule="a file that can be read",
+    )
+    client_key: ReadableFile = setting(
+        None, "PEM file of this bridge's private key, not encrypted.", rule="a file; needs client_certificate"
+    )
+    client_certificate: ReadableFile = setting(
+        None, "PEM file of this bridge's certificate chain.", rule="a file that can be read; needs client_key"
+    )
+    max_request_bytes: int = setting(
+        1 << 20,
+        "Spans are gathered into requests of about this size, before compression; many back ends take at most 4 MiB.",
+        unit="bytes",
+        least=65_536,
+        most=64 << 20,
+    )
+    retry_initial_s: Number = setting(
+        1.0, "Upper bound of the wait before the first retry; doubles with each.", unit="seconds", above=0
+    )
+    retry_max_s: Number = setting(
+        30.0, "Upper bound of the wait before any retry.", unit="seconds", rule="at least retry_initial_s", above=0
+    )
+    retry_max_elapsed_s: Number = setting(
+        300.0, "Retries of one request end after this; 0: no retries.", unit="seconds", least=0
+    )
+
+    @field_validator("endpoint")
+    @classmethod
+    def _endpoint(cls, endpoint: str, info: ValidationInfo) -> str:
+        over_http = info.data.get("protocol") == "http/protobuf"
+        check_endpoint(endpoint, scheme_needed=over_http)
+        if over_http and not urlsplit(endpoint).path:
+            return urlsplit(endpoint)._replace(path=TRACES_PATH).geturl()
+        return endpoint
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        faults = []
+        if self.client_key and not self.client_certificate:
+            faults.append("export.client_key is set, but export.client_certificate is not: give both, or neither")
+        if self.client_certificate and not self.client_key:
+            faults.append("export.client_certificate is set, but export.client_key is not: give both, or neither")
+        if (self.certificate or self.client_certificate) and not self.secure and self.protocol != "file":
+            faults.append(
+                f"export has certificates, but export.endpoint ({self.endpoint}) is plain text: use https://, or drop them"
+            )
+        if self.retry_max_s < self.retry_initial_s:
+            faults.append(
+                f"export.retry_max_s ({self.retry_max_s}) must be at least export.retry_initial_s ({self.retry_initial_s})"
+            )
+        if faults:
+            raise ValueError("\n".join(faults))
+        return self
+
+    @property
+    def secure(self) -> bool:
+        """Is the connection encrypted? The scheme decides; without one, `insecure` does (OTLP exporter specification)."""
+        scheme, separator, _ = self.endpoint.partition("://")
+        return scheme == "https" if separator else not self.insecure
+
+    @property
+    def grpc_target(self) -> str:
+        """`host:port` of the endpoint, without scheme and path; the port is that of the scheme where none is given."""
+        if "://" not in self.endpoint:
+            return self.endpoint
+        url = urlsplit(self.endpoint)
+        return url.netloc if url.port is not None else f"{url.netloc}:{443 if self.secure else 80}"
+
+    @property
+    def file(self) -> Path | None:
+        """Where JSON lines go; None is standard output."""
+        return None if self.path == "-" else Path(self.path)

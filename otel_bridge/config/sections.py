@@ -1,0 +1,127 @@
+"""The sections of the configuration, but for `export`, which is in egress.py. Each setting is declared here, and only here."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from otel_bridge.config.setting import Number, Section, setting
+from otel_bridge.config.values import Address, AllowList, DataDirectory, GrpcEndpoint, LowerCase, Parsers
+
+MIB = 1 << 20
+_LARGEST_MESSAGE_BYTES = (1 << 31) - 1  # gRPC counts a message's length in an int32
+
+RESOURCE_KEYS = (
+    "service.*",
+    "app.*",
+    "!app.installation.id",
+    "os.*",
+    "android.os.api_level",
+    "device.manufacturer",
+    "device.model.*",
+    "host.arch",
+    "process.runtime.*",
+    "deployment.environment.name",
+    "telemetry.*",
+)
+"""Which software, on which kind of hardware. Nothing that tells one device from another: no device.id, host.id or host.name."""
+
+INFERENCE_KEYS = (
+    "executorch.inference.*",
+    "device.thermal.*",
+    "device.power.*",
+    "device.battery.*",
+    "thread.*",
+)
+"""The state a device was in. Not hw.*: it holds hw.id and hw.serial_number."""
+
+
+class ServerConfig(Section):
+    """Where the bridge listens and what it keeps."""
+
+    grpc_address: Address = setting(
+        "127.0.0.1:4417", "Address of the gRPC door.", rule="HOST:PORT or [IPV6]:PORT; port 0 is any free one"
+    )
+    http_address: Address = setting(
+        "127.0.0.1:4418",
+        "Address of the HTTP door, health and metrics.",
+        rule="HOST:PORT or [IPV6]:PORT; port 0 is any free one",
+    )
+    max_request_bytes: int = setting(
+        64 * MIB,
+        "Largest request that is taken, after decompression; OTLP recommends 64 MiB.",
+        unit="bytes",
+        least=4096,
+        most=_LARGEST_MESSAGE_BYTES,
+    )
+    drain_s: Number = setting(10.0, "How long a stop waits for accepted events to leave.", unit="seconds", least=0)
+    data_dir: DataDirectory = setting(
+        Path("otel-bridge-data"),
+        'Directory of mappings and other state, made if missing, relative to where the bridge starts; with ":memory:" nothing '
+        "outlives the bridge.",
+        rule='a path, or ":memory:"',
+    )
+
+
+class AdmissionConfig(Section):
+    """What is believed of what devices say. In lists of keys, `prefix.*` stands for every key below it and `!` takes away."""
+
+    resource_keys: AllowList = setting(
+        RESOURCE_KEYS,
+        "Resource attributes that are kept; hardware and installation ids are not among them.",
+        rule="keys, PREFIX.* or !KEY",
+    )
+    inference_keys: AllowList = setting(
+        INFERENCE_KEYS,
+        "Attributes of an inference that are kept, under the names the sender gives.",
+        rule="keys, PREFIX.* or !KEY",
+    )
+    max_clock_error_s: Number = setting(
+        300.0, "A device's wall clock is corrected only if it is wrong by more than this.", unit="seconds", least=0
+    )
+
+
+class SpoolConfig(Section):
+    """Where accepted events wait."""
+
+    max_bytes: int = setting(
+        256 * MIB, "Events that wait; when full, senders are told to come back later.", unit="bytes", least=MIB
+    )
+
+
+class MetadataConfig(Section):
+    """How delegate debug metadata is decoded."""
+
+    parsers: Parsers = setting(
+        (),
+        "Parsers of delegate debug metadata, for one backend or all; where none is named, auto applies (JSON, UTF-8, hex).",
+        rule="[BACKEND=]module:function, or json, utf8, raw, auto in place of module:function",
+    )
+    time_limit_s: Number = setting(1.0, "A parser that takes longer for one call is switched off.", unit="seconds", above=0)
+    max_bytes: int = setting(MIB, "Longest metadata of one event that is decoded; longer stays raw.", unit="bytes", least=1)
+    cache_entries: int = setting(16_384, "Distinct byte strings whose decoded form is remembered.", unit="entries", least=1)
+
+
+class MappingConfig(Section):
+    """Mappings and the span templates made from them."""
+
+    template_cache_bytes: int = setting(
+        64 * MIB, "Compiled span templates kept in memory; the least used go first.", unit="bytes", least=64 * 1024
+    )
+    max_document_bytes: int = setting(32 * MIB, "Largest mapping document that is read.", unit="bytes", least=1024)
+
+
+class TelemetryConfig(Section):
+    """
+    What the bridge says of itself.
+
+    OTEL_EXPORTER_OTLP_* has no say here: it names where spans of devices go.
+    """
+
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], LowerCase] = setting(
+        "info", "Least severe log line that is written."
+    )
+    log_format: Annotated[Literal["text", "json"], LowerCase] = setting("text", "Form of log lines on stderr.")
+    own_traces: bool = setting(False, "Send spans about the bridge's own work.")
+    own_metrics: bool = setting(False, "Send the bridge's own metrics as OTLP; /metrics always has them.")
+    own_endpoint: GrpcEndpoint = setting(
+        "http://localhost:4317", "OTLP/gRPC endpoint of own_traces and own_metrics.", rule="http://HOST:PORT, https://HOST:PORT"
+    )

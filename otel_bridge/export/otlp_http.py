@@ -1,0 +1,109 @@
+"""
+OTLP over HTTP, protobuf encoding.
+
+Invariants
+* 2xx: taken. 429, 502, 503, 504 and whatever keeps an answer from coming: a retry helps. All else: rejected.
+  (opentelemetry-proto docs/specification.md, "Failures" of OTLP/HTTP.)
+* A redirect is an answer, not an order: following one would send spans and API keys where nobody configured.
+* At most `_LARGEST_ANSWER_BYTES` of an answer are read, and never decompressed.
+"""
+
+import asyncio
+import gzip as gzip_format
+import ssl
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import httpx
+
+from otel_bridge import __version__
+from otel_bridge.errors import BackEndUnavailable, ConfigError, ExportRejected
+from otel_bridge.export.answers import read_retry_after_s, read_sent, read_status, shown
+from otel_bridge.export.protocol import TOO_LARGE, Sent
+
+PROTOBUF = "application/x-protobuf"
+RETRYABLE = frozenset(
+    {
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
+_LARGEST_ANSWER_BYTES = 4 << 20
+_GZIP_LEVEL = 1  # spans of one template differ in 24 bytes: higher levels cost time and gain little
+
+
+class OtlpHttp:
+    """
+    Posts to one OTLP/HTTP endpoint.
+
+    url         complete, path included
+    tls         for https://; None: authorities of the system
+    headers     of every request
+    timeout_s   for one request, connecting included
+
+    Raises ConfigError if `url` is none.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        headers: Mapping[str, str] | None = None,
+        gzip: bool = False,
+        timeout_s: float = 10.0,
+    ) -> None:
+        fixed = {"content-type": PROTOBUF, "accept-encoding": "identity", "user-agent": f"otel-bridge/{__version__}"}
+        if gzip:
+            fixed["content-encoding"] = "gzip"
+        try:
+            self._url = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise ConfigError(f"export.endpoint ({url}) is no URL: {error}") from error
+        self._client = httpx.AsyncClient(verify=tls or True, headers={**(headers or {}), **fixed}, timeout=timeout_s)
+        self._gzip = gzip
+        self._timeout_s = timeout_s
+
+    async def send(self, payload: bytes) -> Sent:
+        """See `Exporter.send`."""
+        if self._gzip:
+            payload = await asyncio.to_thread(gzip_format.compress, payload, _GZIP_LEVEL)
+        try:
+            # httpx bounds each step; a back end that drips its answer would never meet such a bound.
+            async with asyncio.timeout(self._timeout_s), self._client.stream("POST", self._url, content=payload) as response:
+                body = await _read(response)
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise BackEndUnavailable(f"back end {self._url} did not answer within {self._timeout_s:g} s") from error
+        except (httpx.TransportError, OSError) as error:  # OSError: an alert of TLS 1.3 comes late, and httpx lets it pass
+            said = shown(str(error) or type(error).__name__)
+            raise BackEndUnavailable(f"back end {self._url} cannot be reached: {said}") from error
+
+        if response.is_success:
+            return read_sent(body) if response.headers.get("content-type", PROTOBUF) == PROTOBUF else Sent()
+        raise self._failure(response, body)
+
+    async def close(self) -> None:
+        """See `Exporter.close`."""
+        await self._client.aclose()
+
+    def _failure(self, response: httpx.Response, body: bytes) -> BackEndUnavailable | ExportRejected:
+        said = f"back end {self._url} answered HTTP {response.status_code}"
+        if response.headers.get("content-type") == PROTOBUF and (status := read_status(body)) and status.message:
+            said += f": {shown(status.message)}"
+        if response.status_code in RETRYABLE:
+            return BackEndUnavailable(said, retry_after_s=read_retry_after_s(response.headers.get("retry-after")))
+        if response.has_redirect_location:
+            said += f", which is not followed: set export.endpoint to where it leads, {shown(response.headers['location'])}"
+        too_large = response.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        return ExportRejected(said, reason=TOO_LARGE if too_large else None)
+
+
+async def _read(response: httpx.Response) -> bytes:
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > _LARGEST_ANSWER_BYTES:
+            return b""
+    return bytes(body)

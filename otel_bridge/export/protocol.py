@@ -1,0 +1,45 @@
+"""
+The one verb of this room: send.
+
+Invariants
+* A payload is a serialised `ExportTraceServiceRequest`. Exporters send it as it is; only `split` and `json_lines` look inside.
+* `send` returns once the back end has answered that it took the payload. What it did not take of it stands in `Sent`.
+* What `send` raises answers one question: would the same bytes sent again be taken? `BackEndUnavailable`: perhaps.
+  `ExportRejected`: no. Nothing else is raised, but for cancellation.
+* Retry, split and observation are wrappers around this protocol.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+TOO_LARGE = "export_too_large"
+"""Reason of an `ExportRejected`: the payload is over the size limit of the back end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """
+    A payload that was taken, in whole or in part (OTLP partial success).
+
+    rejected_spans   spans of the payload that the back end refused for good
+    message          why, or a warning if none was refused; from the back end, escaped and bounded; "": nothing to say
+    """
+
+    rejected_spans: int = 0
+    message: str = ""
+
+
+class Exporter(Protocol):
+    """A way out."""
+
+    async def send(self, payload: bytes) -> Sent:
+        """
+        Send one serialised `ExportTraceServiceRequest`.
+
+        Raises BackEndUnavailable where a retry helps, after `retry_after_s` if the back end named a time, else ExportRejected.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and files. Calls under way fail; `send` must not be called again."""
+        ...

@@ -1,0 +1,74 @@
+"""
+Waiting out a back end.
+
+Exponential backoff with full jitter: the n-th wait is drawn from 0 to min(max_s, initial_s * 2^n), so that senders that failed
+together do not return together. A back end that names a time is obeyed. Waiting ends at once on cancellation.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from otel_bridge.errors import BackEndUnavailable
+from otel_bridge.export.protocol import Exporter, Sent
+
+_LEAST_WAIT_S = 0.01  # a back end that asks for nanoseconds is not flooded
+_LARGEST_POWER = 64  # 2^64 initial waits are longer than any bound; without it the float would overflow
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """
+    All in seconds.
+
+    initial_s       bound of the first wait
+    max_s           bound of any wait
+    max_elapsed_s   no attempt is made later than this after the first; 0: no retries
+    """
+
+    initial_s: float = 1.0
+    max_s: float = 30.0
+    max_elapsed_s: float = 300.0
+
+
+class Retry:
+    """Sends again what `inner` found unavailable, until `policy` ends it; then raises what `inner` raised last."""
+
+    def __init__(
+        self,
+        inner: Exporter,
+        policy: RetryPolicy,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        random: Callable[[], float] = random.random,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._inner = inner
+        self._policy = policy
+        self._sleep = sleep
+        self._random = random
+        self._now = now
+
+    async def send(self, payload: bytes) -> Sent:
+        """See `Exporter.send`."""
+        started = self._now()
+        attempt = 0
+        while True:
+            try:
+                return await self._inner.send(payload)
+            except BackEndUnavailable as error:
+                wait = self._wait_s(attempt) if error.retry_after_s is None else max(error.retry_after_s, _LEAST_WAIT_S)
+                if self._now() - started + wait >= self._policy.max_elapsed_s:
+                    raise
+            await self._sleep(wait)
+            attempt += 1
+
+    async def close(self) -> None:
+        """See `Exporter.close`."""
+        await self._inner.close()
+
+    def _wait_s(self, attempt: int) -> float:
+        bound = min(self._policy.max_s, self._policy.initial_s * 2.0 ** min(attempt, _LARGEST_POWER))
+        return self._random() * bound

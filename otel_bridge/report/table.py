@@ -1,0 +1,112 @@
+"""
+`inspect`: one row for each thing that a file's events are about.
+
+Invariants
+* A row is one (method or block, instruction, kind, name or identifier), over all inferences of the file. Every repeat counts,
+  also those within one inference.
+* Durations are true ones, in nanoseconds by the clock's ratio: not those of the picture.
+* Shares are of the time of the inferences: the events that enclose a method's blocks, 100 % together. Rows nest (a delegate
+  event lies in its call), so shares of all rows add up to more.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otel_bridge.clock.convert import duration_ns
+from otel_bridge.model.events import NO_INSTRUCTION, BlockKind, EventKind, Identifier
+from otel_bridge.model.resolution import Resolution
+from otel_bridge.spans.scene import Scene
+from otel_bridge.spans.tails import distinct
+from otel_bridge.spans.tree import NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """
+    One row. Durations in nanoseconds, percentiles by linear interpolation (as ExecuTorch's Inspector has them).
+
+    subject     method that ran, or the block's name where it is not known
+    instruction None: outside any instruction
+    share       of the time of the method's inferences, 1 for all of it; None where nothing encloses them
+    """
+
+    subject: str
+    instruction: int | None
+    kind: EventKind
+    name: Identifier
+    count: int
+    min_ns: float
+    p50_ns: float
+    p90_ns: float
+    p99_ns: float
+    max_ns: float
+    mean_ns: float
+    share: float | None
+    resolution: Resolution
+
+    @property
+    def is_delegated(self) -> bool:
+        """Whether a delegate logged it, so that `name` is a delegate debug identifier."""
+        return self.kind is EventKind.DELEGATE
+
+
+def tabulate(scene: Scene, methods: list[str | None]) -> list[Row]:
+    """
+    The rows of a scene, in the order in which they first occur.
+
+    `methods` gives the method of each block; None: not known.
+    """
+    batch, tree = scene.batch, scene.tree
+    if not len(batch):
+        return []
+    subjects = [methods[i] or block.name for i, block in enumerate(batch.blocks)]
+    numbers = {subject: number for number, subject in enumerate(dict.fromkeys(subjects))}
+    subject = np.array([numbers[s] for s in subjects], np.int64)[tree.block]
+    columns = [subject, batch.instruction.astype(np.int64) + 1, batch.kind.astype(np.int64), batch.name.astype(np.int64)]
+    first, group = distinct(columns)
+    times = duration_ns(batch)
+    totals = _enclosing_time(scene, subject, len(numbers), times)
+    members = _members(group, len(first))
+    rows = []
+    for number in np.argsort(first, kind="stable").tolist():
+        row = int(first[number])
+        total = int(totals[subject[row]])
+        rows.append(_row(scene, row, subjects[tree.block[row]], times[members[number]], total))
+    return rows
+
+
+def _row(scene: Scene, row: int, subject: str, times: NDArray[np.int64], total: int) -> Row:
+    batch = scene.batch
+    instruction = int(batch.instruction[row])
+    p50, p90, p99 = np.percentile(times, (50, 90, 99)).tolist()
+    return Row(
+        subject=subject,
+        instruction=None if instruction == NO_INSTRUCTION else instruction,
+        kind=EventKind(int(batch.kind[row])),
+        name=batch.names[batch.name[row]],
+        count=len(times),
+        min_ns=int(times.min()),
+        p50_ns=p50,
+        p90_ns=p90,
+        p99_ns=p99,
+        max_ns=int(times.max()),
+        mean_ns=float(times.mean()),
+        share=float(times.sum()) / total if total else None,
+        resolution=scene.templates[scene.template[row]].face.resolution,
+    )
+
+
+def _enclosing_time(scene: Scene, subject: NDArray[np.int64], subjects: int, times: NDArray[np.int64]) -> NDArray[np.int64]:
+    totals = np.zeros(subjects, np.int64)
+    for block in np.flatnonzero(scene.tree.root != NOWHERE).tolist():
+        if scene.batch.blocks[block].kind is not BlockKind.OTHER:
+            row = scene.tree.root[block]
+            totals[subject[row]] += times[row]
+    return totals
+
+
+def _members(group: NDArray[np.int64], groups: int) -> list[NDArray[np.int64]]:
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(group, minlength=groups))[:-1])

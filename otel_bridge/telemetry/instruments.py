@@ -1,0 +1,83 @@
+"""
+The bridge's own instruments, all of them.
+
+Invariants
+* What is not in `INSTRUMENTS` cannot be recorded, and every recording names exactly the labels that stand here.
+* Shapes and names are those of the OpenTelemetry Collector's internal telemetry (otelcol_receiver_accepted_spans, ...),
+  so that its dashboards and alert rules carry over. In Prometheus form dots become underscores, counters end in `_total`
+  and units are spelt out: `otel_bridge_receiver_accepted_events_total`.
+* The ledger is kept in events; spans are counted apart, under `exporter`.
+
+Units are UCUM codes; `{...}` counts things.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """How values of an instrument add up, and who asks whom."""
+
+    COUNTER = "counter"
+    """Told of increments."""
+    HISTOGRAM = "histogram"
+    """Told of single values."""
+    OBSERVED_GAUGE = "observed gauge"
+    """Asked for the present value when somebody looks."""
+    OBSERVED_COUNTER = "observed counter"
+    """Asked for a total that only grows when somebody looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """One instrument: its dotted name, kind, unit, the sentence that /metrics shows, its labels, a histogram's bounds."""
+
+    name: str
+    kind: Kind
+    unit: str
+    description: str
+    labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+
+
+C, H, G, T = Kind.COUNTER, Kind.HISTOGRAM, Kind.OBSERVED_GAUGE, Kind.OBSERVED_COUNTER
+
+SEND_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+INSTRUMENTS: tuple[Instrument, ...] = (
+    # Receiver: the doors.
+    Instrument("otel_bridge.receiver.accepted_events", C, "{event}", "Events that were acknowledged."),
+    Instrument("otel_bridge.receiver.refused_events", C, "{event}", "Events that were refused, by reason.", ("reason",)),
+    Instrument("otel_bridge.receiver.requests", C, "{request}", "Requests with events.", ("outcome", "transport")),
+    Instrument("otel_bridge.sender.dropped_events", C, "{event}", "Events that senders say they dropped.", ("reason",)),
+    # Spool: what waits.
+    Instrument("otel_bridge.spool.events", G, "{event}", "Events in the spool."),
+    Instrument("otel_bridge.spool.size_bytes", G, "By", "Bytes that the spool holds."),
+    Instrument("otel_bridge.spool.capacity_bytes", G, "By", "Bytes that the spool may hold."),
+    # Pipeline: where each acknowledged event ends.
+    Instrument("otel_bridge.pipeline.emitted_events", C, "{event}", "Events whose spans the back end took."),
+    Instrument("otel_bridge.pipeline.dropped_events", C, "{event}", "Acknowledged events given up, by reason.", ("reason",)),
+    # Resolution and metadata.
+    Instrument("otel_bridge.resolution.events", C, "{event}", "Delegate events, by how they resolved.", ("status", "delegate")),
+    Instrument("otel_bridge.metadata.failures", C, "{event}", "Metadata that stayed raw, by reason.", ("decoder", "reason")),
+    # Exporter: spans.
+    Instrument("otel_bridge.exporter.sent_spans", C, "{span}", "Spans that the back end took."),
+    Instrument("otel_bridge.exporter.send_failed_spans", C, "{span}", "Spans given up or refused, by reason.", ("reason",)),
+    Instrument("otel_bridge.exporter.failed_requests", C, "{request}", "Attempts to send that failed, by reason.", ("reason",)),
+    Instrument("otel_bridge.exporter.send_duration", H, "s", "Time of one attempt to send.", bounds=SEND_BOUNDS_S),
+    # Process.
+    Instrument("otel_bridge.process.uptime", T, "s", "Time since the bridge started."),
+    Instrument("otel_bridge.process.cpu_seconds", T, "s", "Processor time in user and system mode."),
+    Instrument("otel_bridge.process.memory_rss", G, "By", "Physical memory in use."),
+)
+
+SPANS: dict[str, str] = {
+    "otel_bridge.receiver.request": "One request, from its bytes to its answer.",
+    "otel_bridge.pipeline.pass": "One pass of the pipeline over waiting batches.",
+    "otel_bridge.exporter.send": "One attempt to send spans.",
+}
+"""Spans about the bridge itself: their names, and what each covers."""
+
+
+class Undeclared(LookupError):
+    """A recording that the tables of this module do not foresee, by name, kind or labels: a defect of the caller."""

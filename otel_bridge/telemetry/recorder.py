@@ -1,0 +1,137 @@
+"""
+Recording: the one object by which rooms tell what happened.
+
+Invariants
+* An undeclared name, kind or label raises `Undeclared`, whether anything is recorded or not.
+* A label takes at most `MAX_LABEL_VALUES` distinct values; later ones count as "other". So a device that invents reasons
+  or delegates cannot grow the bridge or its back end.
+* Without a meter and a tracer nothing is kept: a recording costs two look-ups.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from opentelemetry.metrics import Counter, Histogram, Meter, Observation
+from opentelemetry.trace import Tracer
+
+from otel_bridge.telemetry.instruments import INSTRUMENTS, SPANS, Instrument, Kind, Undeclared
+
+MAX_LABEL_VALUES = 100
+"""Distinct values of one label of one instrument."""
+
+MAX_LABEL_LENGTH = 64
+"""Characters of a label value; the rest is cut."""
+
+OTHER = "other"
+"""What a value beyond the bound is counted as."""
+
+Read = Callable[[], float | None]
+"""The present value of something; None: not known on this system."""
+
+_UNFIT = re.compile(r"[^ -~]")
+_DECLARED = {instrument.name: instrument for instrument in INSTRUMENTS}
+_METHODS = {Kind.COUNTER: "add", Kind.HISTOGRAM: "observe", Kind.OBSERVED_GAUGE: "watch", Kind.OBSERVED_COUNTER: "watch"}
+
+
+class Telemetry:
+    """
+    What the bridge tells about itself.
+
+    meter    where numbers go; None: nowhere
+    tracer   where spans about the bridge go; None: nowhere
+    """
+
+    def __init__(self, meter: Meter | None = None, tracer: Tracer | None = None) -> None:
+        self._meter = meter
+        self._tracer = tracer
+        self._counters: dict[str, Counter] = {}
+        self._histograms: dict[str, Histogram] = {}
+        self._watched: dict[str, dict[tuple[tuple[str, str], ...], Read]] = {}
+        self._seen: dict[tuple[str, str], dict[str, str]] = {}
+        if meter is not None:
+            self._create(meter)
+
+    def _create(self, meter: Meter) -> None:
+        for each in INSTRUMENTS:
+            if each.kind is Kind.COUNTER:
+                self._counters[each.name] = counter = meter.create_counter(each.name, each.unit, each.description)
+                if not each.labels:
+                    counter.add(0)  # so that the series is there before the first event
+            elif each.kind is Kind.HISTOGRAM:
+                self._histograms[each.name] = meter.create_histogram(
+                    each.name, each.unit, each.description, explicit_bucket_boundaries_advisory=each.bounds
+                )
+
+    def add(self, name: str, value: float = 1, **labels: str) -> None:
+        """Count. ValueError for a negative value, Undeclared for what the table does not have."""
+        _check(name, "add", labels)
+        if value < 0:
+            raise ValueError(f"{name} only grows; {value} is negative")
+        if self._meter is not None:
+            self._counters[name].add(value, self._bound(name, labels))
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        """Take one value of a distribution. Undeclared for what the table does not have."""
+        _check(name, "observe", labels)
+        if self._meter is not None:
+            self._histograms[name].record(value, self._bound(name, labels))
+
+    def watch(self, name: str, read: Read, **labels: str) -> None:
+        """Ask `read` whenever somebody looks, from any thread. ValueError if these labels are watched already."""
+        instrument = _check(name, "watch", labels)
+        if self._meter is None:
+            return
+        key = tuple(sorted(self._bound(name, labels).items()))
+        watched = self._watched.setdefault(name, {})
+        if key in watched:
+            raise ValueError(f"{name} with the labels {dict(key)} is watched already")
+        watched[key] = read
+        if len(watched) == 1:
+            gauge = instrument.kind is Kind.OBSERVED_GAUGE
+            create = self._meter.create_observable_gauge if gauge else self._meter.create_observable_counter
+            create(name, [lambda _: _observations(watched)], instrument.unit, instrument.description)
+
+    @contextmanager
+    def span(self, name: str, **attributes: str | float) -> Iterator[None]:
+        """A span about the bridge itself around a `with` block; Undeclared for a name that is not in `SPANS`."""
+        if name not in SPANS:
+            raise Undeclared(f"no span is called {name!r}; declare it in telemetry/instruments.py")
+        if self._tracer is None:
+            yield
+            return
+        with self._tracer.start_as_current_span(name, attributes=attributes):
+            yield
+
+    def _bound(self, name: str, labels: dict[str, str]) -> dict[str, str]:
+        return {label: self._value(name, label, value) for label, value in labels.items()}
+
+    def _value(self, name: str, label: str, value: str) -> str:
+        seen = self._seen.setdefault((name, label), {})
+        known = seen.get(value)
+        if known is not None:
+            return known
+        fit = _UNFIT.sub("_", value[:MAX_LABEL_LENGTH])
+        if fit not in seen:
+            if len(seen) >= MAX_LABEL_VALUES:
+                return OTHER
+            seen[fit] = fit
+        return fit
+
+
+def _check(name: str, method: str, labels: dict[str, str]) -> Instrument:
+    instrument = _DECLARED.get(name)
+    if instrument is None:
+        raise Undeclared(f"no instrument is called {name!r}; declare it in telemetry/instruments.py")
+    if _METHODS[instrument.kind] != method:
+        raise Undeclared(f"{name} is a {instrument.kind.value}: use `{_METHODS[instrument.kind]}`, not `{method}`")
+    if len(labels) != len(instrument.labels) or any(label not in labels for label in instrument.labels):
+        raise Undeclared(f"{name} has the labels {instrument.labels}, not {tuple(labels)}")
+    return instrument
+
+
+def _observations(watched: dict[tuple[tuple[str, str], ...], Read]) -> Iterable[Observation]:
+    for labels, read in list(watched.items()):
+        value = read()
+        if value is not None:
+            yield Observation(value, dict(labels))

@@ -1,0 +1,154 @@
+"""
+The one place where foreign events are checked and become columns. Pure: no I/O, no clock, no state.
+
+Invariants
+* What leaves here obeys `model`: whole columns, valid indices, no sentinel of ExecuTorch, text that is text.
+* A request that cannot be understood costs itself (`MalformedRequest`); an event that cannot costs itself, and is counted by
+  reason; an attribute that cannot be kept is left out. Nothing else is lost.
+* Bytes from a device are never repeated raw: positions and numbers are.
+* Whatever depends on the moment of receipt is fixed here, in the `Stream`.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from otel_bridge.errors import MalformedRequest
+from otel_bridge.etdump.read import read
+from otel_bridge.model.events import BlockKind, EventBatch
+from otel_bridge.model.stream import Anchor, Clock, ModelRef, Stream
+from otel_bridge.v1 import profiling_pb2 as pb
+from otel_bridge.wire.blocks import AllowList, attributes_of, blocks_of, text_of
+from otel_bridge.wire.columns import batch_of
+
+_MAX_BUILD_ID_BYTES = 128
+_UNSET = bytes(16)
+_MAX_CLOCKS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """When a request came, nanoseconds since 1970: by the bridge's clock, and when the sender says that it sent it."""
+
+    received_ns: int
+    sent_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is believed of what devices say: the section `admission` of the configuration."""
+
+    resource_keys: AllowList
+    inference_keys: AllowList
+    max_clock_error_ns: int
+
+
+BuildOf = Callable[[str, str], str | None]
+"""(name, version) -> the build that the alias names now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """
+    Events that may go on, and the account of those that may not.
+
+    rejected          events by reason
+    first_rejection   what, where, what was found, and the way out; "": none
+    """
+
+    batch: EventBatch
+    rejected: dict[str, int]
+    first_rejection: str
+
+
+def admit_events(request: pb.ExportEventsRequest, body: bytes, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Admitted:
+    """
+    The events of an `ExportEvents` request; `body` is the request as it came.
+
+    Raises `MalformedRequest`.
+    """
+    if not request.HasField("stream"):
+        raise MalformedRequest("stream: is not set; say at least which model ran, or set it empty")
+    stream = _stream(request.stream, receipt, rules, build_of)
+    if stream.stream_id == _UNSET:
+        stream = replace(stream, stream_id=hashlib.blake2b(body, digest_size=16).digest())
+    return Admitted(*batch_of(request, stream, blocks_of(request.blocks, rules.inference_keys)))
+
+
+def admit_etdump(request: pb.UploadETDumpRequest, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Admitted:
+    """
+    The events of an ETDump.
+
+    Raises `MalformedRequest`, `MalformedETDump`.
+    """
+    stream = _stream(request.stream, receipt, rules, build_of)
+    stream = replace(stream, content=hashlib.sha256(request.etdump).digest())
+    if request.ended_at_unix_ns:
+        stream = replace(stream, ended_ns=request.ended_at_unix_ns + stream.correction_ns)
+    if stream.stream_id == _UNSET:
+        origin = hashlib.blake2b(stream.content or b"", digest_size=16)
+        origin.update(request.stream.SerializeToString(deterministic=True))
+        stream = replace(stream, stream_id=origin.digest())
+    dump = read(request.etdump, stream)
+    method = text_of(request.method) or None
+    attributes = attributes_of(request.attributes, rules.inference_keys)
+    blocks = tuple(
+        replace(
+            block,
+            position=block.position + request.first_position,
+            method=method if block.kind is BlockKind.EXECUTE else None,
+            attributes=attributes if block.kind is BlockKind.EXECUTE else (),
+        )
+        for block in dump.batch.blocks
+    )
+    return Admitted(replace(dump.batch, blocks=blocks), dict(dump.rejected), dump.first_rejection or "")
+
+
+def _stream(stream: pb.Stream, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Stream:
+    if stream.stream_id and (len(stream.stream_id) != len(_UNSET) or stream.stream_id == _UNSET):
+        raise MalformedRequest(
+            f"stream.stream_id: has {len(stream.stream_id)} bytes{', all zero' if stream.stream_id == _UNSET else ''}; "
+            "it must be 16 random bytes, or unset"
+        )
+    model = _model(stream.model)
+    error_ns = receipt.received_ns - receipt.sent_ns if receipt.sent_ns is not None else 0
+    return Stream(
+        stream_id=stream.stream_id or _UNSET,
+        sequence=stream.sequence,
+        model=model,
+        build=model.build_id or (build_of(model.name, model.version) if model.name else None),
+        resource=attributes_of(stream.resource, rules.resource_keys),
+        runtime_version=text_of(stream.runtime_version) or None,
+        clocks=_clocks(stream),
+        received_ns=receipt.received_ns,
+        ended_ns=receipt.received_ns,
+        correction_ns=error_ns if abs(error_ns) > rules.max_clock_error_ns else 0,
+    )
+
+
+def _model(model: pb.ModelRef) -> ModelRef:
+    if len(model.build_id) > _MAX_BUILD_ID_BYTES:
+        raise MalformedRequest(
+            f"stream.model.build_id: has {len(model.build_id)} bytes; at most {_MAX_BUILD_ID_BYTES} are allowed, send a digest"
+        )
+    return ModelRef(text_of(model.name) or None, text_of(model.version), text_of(model.build_id) or None)
+
+
+def _clocks(stream: pb.Stream) -> tuple[Clock, ...]:
+    if len(stream.clocks) > _MAX_CLOCKS:
+        raise MalformedRequest(f"stream.clocks: has {len(stream.clocks)} entries; at most {_MAX_CLOCKS} are allowed")
+    for index, clock in enumerate(stream.clocks):
+        if clock.counter_bits > 64:  # noqa: PLR2004 - the width of the columns
+            raise MalformedRequest(
+                f"stream.clocks[{index}].counter_bits: is {clock.counter_bits}; it must be 1 to 64, or unset"
+            )
+    clocks = tuple(
+        Clock(
+            clock.numerator or 1,
+            clock.denominator or 1,
+            clock.counter_bits or 64,
+            Anchor(clock.anchor_ticks, clock.anchor_unix_ns) if clock.anchor_unix_ns else None,
+        )
+        for clock in stream.clocks
+    )
+    return clocks or (Clock(),)

@@ -1,0 +1,102 @@
+"""Text, attributes and blocks as devices send them, made into the nouns of `model`. Part of admission; pure."""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from otel_bridge.errors import MalformedRequest
+from otel_bridge.model.events import Block, BlockKind, Part, TraceContext
+from otel_bridge.model.stream import Attributes, AttributeValue
+from otel_bridge.v1 import profiling_pb2 as pb
+
+_TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_MAX_TRACESTATE_BYTES = 512
+_MAX_ATTRIBUTES = 128
+_MAX_KEY_BYTES = 256
+_MAX_TEXT_BYTES = 4096
+_DEFAULT_NAMES = {BlockKind.LOAD: "Default", BlockKind.EXECUTE: "Execute"}
+
+
+AllowList = Callable[[str], bool]
+"""Whether attributes of this key are kept (config/keys.py)."""
+
+
+def text_of(data: bytes) -> str:
+    """Text from a device, cut to 4,096 bytes; bytes that are not UTF-8 come out escaped."""
+    return data[:_MAX_TEXT_BYTES].decode("utf-8", "backslashreplace")
+
+
+def attributes_of(attributes: Iterable[pb.Attribute], allowed: AllowList) -> Attributes:
+    """Attributes that are allowed and can be kept, at most 128; of two with one key the first."""
+    kept: dict[str, AttributeValue] = {}
+    for attribute in attributes:
+        key, value = text_of(attribute.key), _value_of(attribute.value)
+        if value is None or not 0 < len(attribute.key) <= _MAX_KEY_BYTES or not allowed(key):
+            continue
+        kept.setdefault(key, value)
+        if len(kept) == _MAX_ATTRIBUTES:
+            break
+    return tuple(kept.items())
+
+
+def _value_of(value: pb.Value) -> AttributeValue | None:
+    match value.WhichOneof("value"):
+        case "text":
+            return text_of(value.text)
+        case "integer":
+            return value.integer
+        case "number":
+            return value.number if math.isfinite(value.number) else None
+        case "flag":
+            return value.flag
+        case _:
+            return None
+
+
+def blocks_of(blocks: Sequence[pb.Block], allowed: AllowList) -> tuple[Block, ...]:
+    """
+    The blocks of a request, in order.
+
+    Raises `MalformedRequest`, by position, for a block that has neither kind nor name, or an unknown kind.
+    """
+    return tuple(_block_of(index, block, allowed) for index, block in enumerate(blocks))
+
+
+def _block_of(index: int, block: pb.Block, allowed: AllowList) -> Block:
+    name = text_of(block.name)
+    if block.kind not in pb.BlockKind.values():
+        raise MalformedRequest(f"blocks[{index}].kind: is {block.kind}; it must be one of BlockKind, or unset")
+    kind = BlockKind(block.kind) if block.kind else BlockKind.from_name(name)
+    name = name or _DEFAULT_NAMES.get(kind, "")
+    if not name:
+        raise MalformedRequest(
+            f"blocks[{index}]: has neither kind nor name; set the name given to create_event_block, or a kind"
+        )
+    part = Part(block.part.number, block.part.last, block.part.first_event) if block.HasField("part") else None
+    return Block(
+        kind=kind,
+        name=name,
+        position=block.position,
+        method=text_of(block.method) or None,
+        context=context_of(block.traceparent, block.tracestate),
+        error=block.error if block.HasField("error") else None,
+        attributes=attributes_of(block.attributes, allowed),
+        run_index=block.run_index if block.HasField("run_index") and block.run_index < 2**63 else None,
+        part=part,
+    )
+
+
+def context_of(traceparent: bytes, tracestate: bytes) -> TraceContext | None:
+    """
+    The app's span, by W3C Trace Context level 2; None where there is none or it is invalid (which the standard says to ignore).
+
+    A `tracestate` over 512 bytes or outside printable ASCII is left out alone.
+    """
+    match = _TRACEPARENT.fullmatch(traceparent)
+    if match is None:
+        return None
+    version, trace_id, span_id = match[1], bytes.fromhex(match[2].decode()), bytes.fromhex(match[3].decode())
+    if version == b"ff" or (version == b"00" and match[5]) or not any(trace_id) or not any(span_id):
+        return None
+    sound = len(tracestate) <= _MAX_TRACESTATE_BYTES and all(0x20 <= byte <= 0x7E for byte in tracestate)  # noqa: PLR2004 - printable ASCII
+    return TraceContext(trace_id, span_id, int(match[4], 16), tracestate.decode("ascii") if sound else "")

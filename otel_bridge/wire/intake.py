@@ -1,0 +1,160 @@
+"""
+Taking in events: the way from a request's bytes to the spool, the same for gRPC and HTTP.
+
+Invariants
+* The answer is given only once the events are in the spool: receive, append, then acknowledge.
+* A request that is sent again gets the receipt of its first attempt, as far as that is remembered, so its spans are the
+  same byte for byte and a back end shows them once.
+* What takes long (a large file) is parsed in a thread; the event loop never waits for it.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from otel_bridge.errors import MalformedRequest
+from otel_bridge.etdump.read import PARSE_OFF_LOOP_BYTES
+from otel_bridge.spool.protocol import Spool
+from otel_bridge.v1 import profiling_pb2 as pb
+from otel_bridge.wire.admission import Admitted, BuildOf, Receipt, Rules, admit_etdump, admit_events
+
+SENT_KEY = "otel-bridge-sent-unix-ns"
+"""gRPC metadata key and HTTP header that tells when this attempt was sent."""
+
+_MAX_SENT_NS = 2**63
+
+M = TypeVar("M", bound=Message)
+
+
+class Watch(Protocol):
+    """Told what came in."""
+
+    def accepted(self, events: int) -> None:
+        """Events were put into the spool."""
+
+    def refused(self, events: int, reason: str) -> None:
+        """Events of an accepted request were not taken."""
+
+    def sender_dropped(self, events: int, reason: str) -> None:
+        """The sender had dropped events before it sent."""
+
+
+class Receipts:
+    """Remembers the receipt of the last `max_entries` requests, so that a second attempt is given the first one's."""
+
+    def __init__(self, max_entries: int = 100_000) -> None:
+        self._max_entries = max_entries
+        self._known: OrderedDict[bytes, Receipt] = OrderedDict()
+
+    def first(self, body: bytes, receipt: Receipt) -> Receipt:
+        """The receipt of the first request with this body."""
+        key = hashlib.blake2b(body, digest_size=16).digest()
+        known = self._known.setdefault(key, receipt)
+        self._known.move_to_end(key)
+        if len(self._known) > self._max_entries:
+            self._known.popitem(last=False)
+        return known
+
+
+class Intake:
+    """
+    Admits requests and appends their events to the spool.
+
+    build_of   binds an alias to the build that it names now
+    now_ns     wall clock, nanoseconds since 1970
+    """
+
+    def __init__(
+        self, spool: Spool, rules: Rules, build_of: BuildOf, watch: Watch, now_ns: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._spool = spool
+        self._rules = rules
+        self._build_of = build_of
+        self._watch = watch
+        self._now_ns = now_ns
+        self._receipts = Receipts()
+
+    async def export_events(self, body: bytes, sent: str | None) -> pb.ExportEventsResponse:
+        """
+        Take a serialised `ExportEventsRequest`; `sent` is the value of `SENT_KEY`.
+
+        Raises `Rejected` and `Unavailable`.
+        """
+        receipt = self._receipt(body, sent)
+        admitted = await _off_loop(body, lambda: self._admit_events(body, receipt))
+        await self._keep(admitted)
+        return pb.ExportEventsResponse(
+            accepted=len(admitted.batch), rejected=_rejections(admitted.rejected), first_rejection=admitted.first_rejection
+        )
+
+    async def upload_etdump(self, body: bytes, sent: str | None) -> pb.UploadETDumpResponse:
+        """
+        Take a serialised `UploadETDumpRequest`; `sent` is the value of `SENT_KEY`.
+
+        Raises `Rejected` and `Unavailable`.
+        """
+        receipt = self._receipt(body, sent)
+        admitted = await _off_loop(body, lambda: self._admit_etdump(body, receipt))
+        await self._keep(admitted)
+        return pb.UploadETDumpResponse(
+            accepted=len(admitted.batch),
+            rejected=_rejections(admitted.rejected),
+            first_rejection=admitted.first_rejection,
+            blocks=len(admitted.batch.blocks),
+        )
+
+    def _admit_events(self, body: bytes, receipt: Receipt) -> Admitted:
+        request = parse(pb.ExportEventsRequest, body)
+        self._note_drops(request.stream)
+        return admit_events(request, body, receipt, self._rules, self._build_of)
+
+    def _admit_etdump(self, body: bytes, receipt: Receipt) -> Admitted:
+        request = parse(pb.UploadETDumpRequest, body)
+        self._note_drops(request.stream)
+        return admit_etdump(request, receipt, self._rules, self._build_of)
+
+    async def _keep(self, admitted: Admitted) -> None:
+        if len(admitted.batch):
+            await self._spool.append(admitted.batch)
+        self._watch.accepted(len(admitted.batch))
+        for reason, events in admitted.rejected.items():
+            self._watch.refused(events, reason)
+
+    def _note_drops(self, stream: pb.Stream) -> None:
+        for drop in stream.dropped[:16]:
+            self._watch.sender_dropped(drop.events, drop.reason.decode("utf-8", "backslashreplace")[:64] or "unknown")
+
+    def _receipt(self, body: bytes, sent: str | None) -> Receipt:
+        return self._receipts.first(body, Receipt(self._now_ns(), _sent_ns(sent)))
+
+
+def parse(message: type[M], body: bytes) -> M:
+    """The message in the bytes. Raises `MalformedRequest`."""
+    try:
+        return message.FromString(body)
+    except DecodeError as error:
+        raise MalformedRequest(
+            f"the body of {len(body)} bytes is no {message.DESCRIPTOR.full_name}: {error}; "
+            "check that client and bridge use the same proto files",
+            reason="undecodable",
+        ) from error
+
+
+async def _off_loop(body: bytes, work: Callable[[], Admitted]) -> Admitted:
+    return await asyncio.to_thread(work) if len(body) > PARSE_OFF_LOOP_BYTES else work()
+
+
+def _rejections(rejected: Mapping[str, int]) -> list[pb.Rejection]:
+    return [pb.Rejection(reason=reason, events=events) for reason, events in sorted(rejected.items())]
+
+
+def _sent_ns(sent: str | None) -> int | None:
+    """The sender's word for when it sent; None where it says nothing that could be a time."""
+    if sent is None or not sent.isascii() or not sent.isdecimal() or len(sent) > len(str(_MAX_SENT_NS)):
+        return None
+    return int(sent) if 0 < int(sent) < _MAX_SENT_NS else None

@@ -1,0 +1,104 @@
+"""
+The two listeners: gRPC and HTTP, on one event loop.
+
+Start: bind both ports before either answers, so that a port in use is told at once. Stop: health says NOT_SERVING first, so
+that balancers turn away; then no new requests; requests under way may end within the grace.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Generator, Sequence
+
+import grpc
+import uvicorn
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+from starlette.applications import Starlette
+
+from otel_bridge.config.values import split_address
+from otel_bridge.errors import ConfigError
+from otel_bridge.wire.servicers import MAPPING, PROFILING, Handler
+
+_SERVICES = (PROFILING, MAPPING)
+_REFLECTED = (*_SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
+
+
+class GrpcDoor:
+    """A gRPC server with health and reflection. `max_request_bytes` holds after decompression (gRPC core checks it)."""
+
+    def __init__(self, handlers: Sequence[Handler], max_request_bytes: int) -> None:
+        self._server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", max_request_bytes),
+                ("grpc.so_reuseport", 0),  # a second bridge on the port is a mistake, not a worker
+            ]
+        )
+        self._server.add_generic_rpc_handlers(tuple(handlers))
+        self._health = HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection(_REFLECTED, self._server)
+        self.address = ""
+
+    async def start(self, address: str) -> None:
+        """Listen; `address` then holds the port that was bound. Raises `ConfigError`."""
+        host, _ = split_address(address)
+        try:
+            port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise ConfigError(f"server.grpc_address ({address}) cannot be listened on: {error}") from error
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        await self._server.start()
+        for service in ("", *_SERVICES):
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+
+    async def turn_away(self) -> None:
+        """Tell balancers that no more requests are welcome."""
+        await self._health.enter_graceful_shutdown()
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no new requests and let those under way end within the grace."""
+        await self._server.stop(grace_s)
+
+
+class HttpDoor:
+    """An HTTP server for an ASGI application."""
+
+    def __init__(self, app: Starlette) -> None:
+        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", http="httptools", server_header=False)
+        self._server = _Server(config)
+        self._serving: asyncio.Task[None] | None = None
+        self.address = ""
+
+    async def start(self, address: str) -> None:
+        """Listen; `address` then holds the port that was bound. Raises `ConfigError`."""
+        host, port = split_address(address)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            listener.close()
+            raise ConfigError(f"server.http_address ({address}) cannot be listened on: {error}") from error
+        bound = listener.getsockname()[1]
+        self.address = f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+        while not self._server.started:  # uvicorn has no event for it
+            await asyncio.sleep(0.01)
+            if self._serving.done():
+                await self._serving
+
+    async def stop(self) -> None:
+        """Take no new requests, and wait for those under way."""
+        self._server.should_exit = True
+        if self._serving is not None:
+            await self._serving
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave signals to the application, which stops more than this server."""
+        yield

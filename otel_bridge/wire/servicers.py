@@ -1,0 +1,115 @@
+"""
+The gRPC services as handlers of bytes.
+
+Requests are parsed in the method and not by gRPC, whose answer to an undecodable message is INTERNAL: the sender would not
+learn that the fault is its own. Each method is an envelope: parse, call, translate the error.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NoReturn, TypeAlias
+
+import grpc
+from google.protobuf.message import Message
+
+from otel_bridge.errors import BridgeError, MalformedRequest
+from otel_bridge.mapping.registry import Registry
+from otel_bridge.v1 import mapping_pb2, profiling_pb2
+from otel_bridge.wire.intake import SENT_KEY, Intake, parse
+from otel_bridge.wire.status import code_of, message_of, status_of
+
+_log = logging.getLogger(__name__)
+
+Handler: TypeAlias = "grpc.GenericRpcHandler[bytes, bytes]"  # generic for type checkers only
+Method = Callable[[bytes, "Context"], Awaitable[Message]]
+Context = grpc.aio.ServicerContext[Any, Any]
+Requests = Callable[[str], None]
+"""Told the outcome of each request: "ok", or the reason of its error."""
+
+PROFILING = profiling_pb2.DESCRIPTOR.services_by_name["ProfilingService"].full_name
+MAPPING = mapping_pb2.DESCRIPTOR.services_by_name["MappingService"].full_name
+
+_TENANT = ""
+_MAX_PAGE = 1000
+_DEFAULT_PAGE = 100
+
+
+def profiling_handler(intake: Intake, count: Requests) -> Handler:
+    """`otel_bridge.v1.ProfilingService`."""
+
+    async def export_events(body: bytes, context: Context) -> Message:
+        return await intake.export_events(body, _sent(context))
+
+    async def upload_etdump(body: bytes, context: Context) -> Message:
+        return await intake.upload_etdump(body, _sent(context))
+
+    return _handler(PROFILING, {"ExportEvents": export_events, "UploadETDump": upload_etdump}, count)
+
+
+def mapping_handler(registry: Registry, count: Requests) -> Handler:
+    """`otel_bridge.v1.MappingService`. The registry may wait for a disk, so it runs in a thread."""
+
+    async def put(body: bytes, _context: Context) -> Message:
+        request = parse(mapping_pb2.PutMappingRequest, body)
+        done = await asyncio.to_thread(registry.put, _TENANT, request.file, replace=request.replace)
+        return mapping_pb2.PutMappingResponse(digest=done.digest, build_id=done.build_id, created=done.created)
+
+    async def get(body: bytes, _context: Context) -> Message:
+        request = parse(mapping_pb2.GetMappingRequest, body)
+        entry = await asyncio.to_thread(registry.get, _TENANT, request.ref)
+        return mapping_pb2.GetMappingResponse(info=entry.info, mapping=entry.mapping)
+
+    async def page(body: bytes, _context: Context) -> Message:
+        request = parse(mapping_pb2.ListMappingsRequest, body)
+        if request.page_size > _MAX_PAGE:
+            raise MalformedRequest(f"page_size: is {request.page_size}; at most {_MAX_PAGE} are allowed")
+        size = request.page_size or _DEFAULT_PAGE
+        found = await asyncio.to_thread(registry.page, _TENANT, request.page_token, size + 1)
+        more = found[size - 1].build_id if len(found) > size else ""
+        return mapping_pb2.ListMappingsResponse(mappings=found[:size], next_page_token=more)
+
+    async def delete(body: bytes, _context: Context) -> Message:
+        request = parse(mapping_pb2.DeleteMappingRequest, body)
+        build = await asyncio.to_thread(registry.delete, _TENANT, request.ref)
+        return mapping_pb2.DeleteMappingResponse(build_id=build)
+
+    async def set_alias(body: bytes, _context: Context) -> Message:
+        request = parse(mapping_pb2.SetAliasRequest, body)
+        build, previous = await asyncio.to_thread(registry.set_alias, _TENANT, request.name, request.version, request.ref)
+        return mapping_pb2.SetAliasResponse(build_id=build, previous_build_id=previous or "")
+
+    methods = {"PutMapping": put, "GetMapping": get, "ListMappings": page, "DeleteMapping": delete, "SetAlias": set_alias}
+    return _handler(MAPPING, methods, count)
+
+
+def _handler(service: str, methods: Mapping[str, Method], count: Requests) -> Handler:
+    def enveloped(method: Method) -> Callable[[bytes, Context], Awaitable[bytes]]:
+        async def call(body: bytes, context: Context) -> bytes:
+            try:
+                answer = (await method(body, context)).SerializeToString()
+            except Exception as error:  # noqa: BLE001 - each error has its row in the table
+                count(error.reason if isinstance(error, BridgeError) else "internal")
+                await _abort(context, error)
+            count("ok")
+            return answer
+
+        return call
+
+    rpcs = {name: grpc.unary_unary_rpc_method_handler(enveloped(method)) for name, method in methods.items()}
+    return grpc.method_handlers_generic_handler(service, rpcs)
+
+
+async def _abort(context: Context, error: Exception) -> NoReturn:
+    if not isinstance(error, BridgeError):
+        _log.error("a request failed inside the bridge", exc_info=error)
+    details = status_of(error).SerializeToString()
+    await context.abort(code_of(error).grpc, message_of(error), (("grpc-status-details-bin", details),))
+    raise AssertionError("abort always raises")
+
+
+def _sent(context: Context) -> str | None:
+    for key, value in context.invocation_metadata() or ():
+        if key == SENT_KEY:
+            return value if isinstance(value, str) else None
+    return None

@@ -1,0 +1,136 @@
+"""Waiting out a back end, with a clock that tests move."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel_bridge.errors import BackEndUnavailable, ExportRejected
+from otel_bridge.export.protocol import Sent
+from otel_bridge.export.retry import Retry, RetryPolicy
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+class Script:
+    """An exporter that fails as told, one entry an attempt, and then takes all. It counts attempts."""
+
+    def __init__(self, failures: Iterable[Exception]) -> None:
+        self.failures = iter(failures)
+        self.attempts = 0
+        self.attempted = asyncio.Event()
+        self.closed = False
+
+    async def send(self, payload: bytes) -> Sent:
+        """Fail as told."""
+        self.attempts += 1
+        self.attempted.set()
+        for failure in self.failures:
+            raise failure
+        return Sent(message=payload.decode())
+
+    async def close(self) -> None:
+        """Remember it."""
+        self.closed = True
+
+
+class Clock:
+    """Time that passes by sleeping only."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+        self.waits: list[float] = []
+
+    def now(self) -> float:
+        """Seconds since the start of the test."""
+        return self.time_s
+
+    async def sleep(self, wait_s: float) -> None:
+        """Be there at once."""
+        self.waits.append(wait_s)
+        self.time_s += wait_s
+
+
+def unavailable(count: int, retry_after_s: float | None = None) -> Iterator[BackEndUnavailable]:
+    return (BackEndUnavailable(f"attempt {number}", retry_after_s=retry_after_s) for number in range(count))
+
+
+def retrying(inner: Script, clock: Clock, *, policy: RetryPolicy | None = None, draw: float = 1.0) -> Retry:
+    return Retry(inner, policy or RetryPolicy(), sleep=clock.sleep, random=lambda: draw, now=clock.now)
+
+
+def test_backoff_doubles_up_to_its_bound(run: Run) -> None:
+    """The bound of the n-th wait is initial * 2^n, and never more than the largest."""
+    inner, clock = Script(unavailable(8)), Clock()
+    assert run(retrying(inner, clock).send(b"x")) == Sent(message="x")
+    assert clock.waits == [1, 2, 4, 8, 16, 30, 30, 30]
+
+
+@given(
+    initial=st.floats(0.001, 100),
+    largest=st.floats(0.001, 1_000),
+    draws=st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=60),
+)
+def test_waits_are_within_bounds(initial: float, largest: float, draws: list[float]) -> None:
+    """Every wait is the drawn fraction of its bound (full jitter)."""
+    inner, clock, drawn = Script(unavailable(len(draws))), Clock(), iter(draws)
+    policy = RetryPolicy(initial, max(initial, largest), 1e9)
+    asyncio.run(Retry(inner, policy, sleep=clock.sleep, random=lambda: next(drawn), now=clock.now).send(b""))
+    bounds = [min(policy.max_s, initial * 2**number) for number in range(len(draws))]
+    assert clock.waits == [draw * bound for draw, bound in zip(draws, bounds, strict=True)]
+
+
+@given(elapsed=st.floats(0, 600), draws=st.floats(0.3, 1), told=st.none() | st.floats(5, 1_000))
+def test_total_time_is_bounded(elapsed: float, draws: float, told: float | None) -> None:
+    """No attempt is made later than the bound after the first; then the last failure is raised as it came."""
+    inner, clock = Script(unavailable(100_000, told)), Clock()
+    policy = RetryPolicy(max_elapsed_s=elapsed)
+    with pytest.raises(BackEndUnavailable) as caught:
+        asyncio.run(retrying(inner, clock, policy=policy, draw=draws).send(b""))
+    assert clock.time_s <= elapsed
+    assert str(caught.value) == f"attempt {inner.attempts - 1}"
+    assert caught.value.retry_after_s == told
+
+
+def test_the_time_that_a_back_end_names_is_kept(run: Run) -> None:
+    """A wait that the back end asks for is waited as it is, without jitter; next to nothing is rounded up a little."""
+    told = [45.0, 0.1, 1e-9, None]
+    inner, clock = Script(BackEndUnavailable("", retry_after_s=wait) for wait in told), Clock()
+    run(retrying(inner, clock, draw=0.5).send(b""))
+    assert clock.waits == [45.0, 0.1, 0.01, 4.0]
+
+
+def test_a_rejection_is_final(run: Run) -> None:
+    """What a retry does not help is not tried again."""
+    inner, clock = Script([ExportRejected("no")]), Clock()
+    with pytest.raises(ExportRejected):
+        run(retrying(inner, clock).send(b""))
+    assert (inner.attempts, clock.waits) == (1, [])
+
+
+def test_no_retries(run: Run) -> None:
+    """With a bound of 0 there is one attempt, even where the drawn wait is 0."""
+    inner, clock = Script(unavailable(1)), Clock()
+    with pytest.raises(BackEndUnavailable):
+        run(retrying(inner, clock, policy=RetryPolicy(max_elapsed_s=0), draw=0.0).send(b""))
+    assert inner.attempts == 1
+
+
+def test_waiting_ends_on_cancellation(run: Run) -> None:
+    """A send that waits for its next attempt ends at once when it is cancelled."""
+    inner = Script(unavailable(1, 3_600.0))
+    retry = Retry(inner, RetryPolicy(max_elapsed_s=1e6))
+
+    async def scene() -> None:
+        sending = asyncio.create_task(retry.send(b""))
+        await inner.attempted.wait()
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        await retry.close()
+
+    run(scene())
+    assert (inner.attempts, inner.closed) == (1, True)
