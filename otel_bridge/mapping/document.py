@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from google.protobuf import json_format
 
-from otel_bridge.mapping.faults import malformed, named, quoted
-from otel_bridge.mapping.identity import identifiers_of, is_number, number_in
+from otel_bridge.mapping.faults import malformed, named, quoted, shown
+from otel_bridge.mapping.identity import identifiers_of, is_number, key_of, number_in
 from otel_bridge.mapping.limits import MAX_INSTRUCTION_ID, check_alias, check_counts, check_label, check_size, check_text
 from otel_bridge.model.events import Identifier
 from otel_bridge.v1 import mapping_pb2 as pb
@@ -47,6 +47,7 @@ def canonical(mapping: pb.Mapping) -> pb.Mapping:
         target = result.methods.add(name=method.name)
         for instruction in _each_once(method.instructions, lambda each: each.id, f"{where}.instructions"):
             target.instructions.append(_instruction(instruction, f"{where}.instructions[{instruction.id}]"))
+    result.DiscardUnknownFields()  # those of operators, which are taken as they are
     return result
 
 
@@ -59,7 +60,12 @@ def canonical_file(file: pb.MappingFile) -> pb.MappingFile:
 
 def encode(mapping: pb.Mapping) -> bytes:
     """The canonical bytes of a mapping: the ones that are hashed and kept."""
-    data = canonical(mapping).SerializeToString(deterministic=True)
+    return serialise(canonical(mapping))
+
+
+def serialise(document: pb.Mapping) -> bytes:
+    """The bytes of a mapping that is canonical already."""
+    data = document.SerializeToString(deterministic=True)
     check_size(len(data))
     return data
 
@@ -117,66 +123,63 @@ def _instruction(source: pb.Instruction, where: str) -> pb.Instruction:
     if source.entries and not source.delegate:
         raise malformed(f"{where}.entries", "a map at a kernel call", "only a delegate has one: set `delegate`")
     result = pb.Instruction(id=source.id, delegate=source.delegate, handles=_handles(source.handles, f"{where}.handles"))
-    result.entries.extend(_entries(source.entries, where))
+    _read_entries(source.entries, result, where)
     known = set(result.handles)
     for item in _each_once(source.operators, lambda item: item.handle, f"{where}.operators"):
         place = f"{where}.operators[{item.handle}]"
         if item.handle not in known:
             raise malformed(place, "a handle that is not the instruction's", "operators are given for `handles` only")
-        result.operators.append(_operators(item, place))
+        _check_operators(item, place)
+        result.operators.append(item)
     return result
 
 
-def _entries(source: Iterable[pb.MapEntry], where: str) -> list[pb.MapEntry]:
-    entries = []
+def _read_entries(source: Iterable[pb.MapEntry], target: pb.Instruction, where: str) -> None:
+    handles_of: dict[tuple[str, Identifier], list[int]] = {}
     seen: set[Identifier] = set()
-    for index, given in enumerate(source):
-        entry = _identified(given, f"{where}.entries[at {index}]")
-        place = f"{where}.entries[{_key(entry)}]"
-        identifiers = identifiers_of(entry)
+    for index, entry in enumerate(source):
+        kind, key = _checked_key(entry, f"{where}.entries[at {index}]")
+        place = f"{where}.entries[{shown(key)}]"
+        identifiers = identifiers_of(kind, key)
         if not seen.isdisjoint(identifiers):
             raise malformed(place, "an identifier that an earlier entry stands for", "give each identifier one entry")
         seen.update(identifiers)
-        entry.handles.extend(_handles(given.handles, place))
-        entries.append(entry)
-    return sorted(entries, key=_rank)
+        handles_of[kind, key] = _handles(entry.handles, place)
+    for kind, key in sorted(handles_of, key=_rank):
+        setattr(target.entries.add(handles=handles_of[kind, key]), kind, key)
 
 
-def _identified(given: pb.MapEntry, where: str) -> pb.MapEntry:
-    """An entry with the identifier alone. An untyped one that no integer matches is text."""
-    kind = given.WhichOneof("identifier")
-    if kind is None:
+def _checked_key(entry: pb.MapEntry, where: str) -> tuple[str, Identifier]:
+    """Kind and value of an entry's identifier. An untyped one that no integer matches is text."""
+    kind, key = key_of(entry)
+    if not kind:
         raise malformed(where, "no identifier", "set `number`, `text` or `untyped`")
-    if kind == "number":
-        if not is_number(given.number):
-            raise malformed(where, f"the number {given.number}", "an int identifier is an int32, and not -1, which means unset")
-        return pb.MapEntry(number=given.number)
-    text = given.text if kind == "text" else given.untyped
-    check_text(text, where, required=True)
-    return pb.MapEntry(untyped=text) if kind == "untyped" and number_in(text) is not None else pb.MapEntry(text=text)
+    if isinstance(key, str):
+        check_text(key, where, required=True)
+        return ("text" if number_in(key) is None else kind), key
+    if not is_number(key):
+        raise malformed(where, f"the number {key}", "an int identifier is an int32, and not -1, which means unset")
+    return kind, key
 
 
-def _rank(entry: pb.MapEntry) -> tuple[int, int, str]:
+def _rank(kind_and_key: tuple[str, Identifier]) -> tuple[int, int, str]:
     """Numbers ascending, then texts, then untyped keys by their number."""
-    if entry.HasField("number"):
-        return 0, entry.number, ""
-    return (1, 0, entry.text) if entry.HasField("text") else (2, int(entry.untyped), "")
+    kind, key = kind_and_key
+    if isinstance(key, int):
+        return 0, key, ""
+    return (1, 0, key) if kind == "text" else (2, int(key), "")
 
 
-def _key(entry: pb.MapEntry) -> str:
-    return str(entry.number) if entry.HasField("number") else quoted(entry.text or entry.untyped)
-
-
-def _operators(source: pb.HandleOperators, where: str) -> pb.HandleOperators:
-    if not source.operators:
+def _check_operators(item: pb.HandleOperators, where: str) -> None:
+    if not item.operators:
         raise malformed(where, "no operator", "leave the handle out")
-    result = pb.HandleOperators(handle=source.handle)
-    for index, given in enumerate(source.operators):
-        fields = {key: getattr(given, key) for key in ("name", "node", "file", "module_path", "module_type")}
-        for key, text in fields.items():
-            check_text(text, f"{where}.operators[{index}].{key}", required=key == "name")
-        result.operators.add(line=given.line, **fields)
-    return result
+    for index, operator in enumerate(item.operators):
+        place = f"{where}.operators[{index}]"
+        check_text(operator.name, f"{place}.name", required=True)
+        check_text(operator.node, f"{place}.node", required=False)
+        check_text(operator.file, f"{place}.file", required=False)
+        check_text(operator.module_path, f"{place}.module_path", required=False)
+        check_text(operator.module_type, f"{place}.module_type", required=False)
 
 
 def _handles(source: Iterable[int], where: str) -> list[int]:
@@ -204,7 +207,7 @@ def _relation(mapping: pb.Mapping) -> dict[_Place, object]:
         for instruction in method.instructions:
             relation[method.name, instruction.id, None] = instruction.delegate, tuple(instruction.handles)
             for entry in instruction.entries:
-                for identifier in identifiers_of(entry):
+                for identifier in identifiers_of(*key_of(entry)):
                     relation[method.name, instruction.id, identifier] = tuple(entry.handles)
     return relation
 
@@ -215,5 +218,5 @@ def _path(place: _Place) -> str:
     if instruction is not None:
         path += f".instructions[{instruction}]"
     if identifier is not None:
-        path += f".entries[{quoted(identifier) if isinstance(identifier, str) else identifier}]"
+        path += f".entries[{shown(identifier)}]"
     return path

@@ -25,6 +25,11 @@ def named(text: str) -> str:
     return text if _PLAIN.match(text) else quoted(text)
 
 
+def shown(identifier: int | str) -> str:
+    """A delegate debug identifier with its type visible: 17, or "17" in quotes."""
+    return quoted(identifier) if isinstance(identifier, str) else str(identifier)
+
+
 def described(value: object) -> str:
     """What a value of parsed JSON is, in JSON's own words."""
     if isinstance(value, float) and not math.isfinite(value):

@@ -32,17 +32,16 @@ def is_number(number: int) -> bool:
     return INT32_MIN <= number <= INT32_MAX and number != UNSET_NUMBER
 
 
-def identifiers_of(entry: pb.MapEntry) -> tuple[Identifier, ...]:
-    """The identifiers that an entry of a canonical document matches: one, or two where the source has lost the type."""
-    match entry.WhichOneof("identifier"):
-        case "number":
-            return (entry.number,)
-        case "text":
-            return (entry.text,)
-        case "untyped":
-            number = number_in(entry.untyped)
-            return (entry.untyped,) if number is None else (entry.untyped, number)
-    return ()
+def key_of(entry: pb.MapEntry) -> tuple[str, Identifier]:
+    """Which of an entry's identifier fields is set, and its value; ("", ""): none is."""
+    kind = entry.WhichOneof("identifier")
+    return (kind, getattr(entry, kind)) if kind else ("", "")
+
+
+def identifiers_of(kind: str, key: Identifier) -> tuple[Identifier, ...]:
+    """The identifiers that an entry with this key matches: one, or two where the source has lost the type."""
+    number = number_in(key) if kind == "untyped" and isinstance(key, str) else None
+    return (key,) if number is None else (key, number)
 
 
 def typeless_entry(key: str, handles: list[int]) -> pb.MapEntry:

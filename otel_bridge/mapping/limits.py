@@ -18,8 +18,8 @@ MAX_METHODS = 1024
 """Models have one to a dozen."""
 MAX_INSTRUCTIONS = 1 << 16
 """Over all methods. The largest language models have some thousand."""
-MAX_ENTRIES = 1 << 18
-"""Over all instructions. An entry becomes a template when an event first carries it."""
+MAX_ENTRIES = 1 << 16
+"""Over all instructions. A delegate has fewer identifiers than its part of the model has nodes."""
 MAX_HANDLES = 1 << 20
 """Over all instructions and entries. A handle takes a byte on the wire and some 40 in memory."""
 MAX_OPERATORS = 1 << 18
@@ -29,6 +29,7 @@ MAX_INSTRUCTION_ID = 2**31 - 1
 MAX_HANDLE = 2**32 - 1
 """A debug handle is a uint32 (runtime/core/event_tracer.h)."""
 
+_UTF8_MAX_BYTES = 4
 _SPLIT = "give each method a build of its own"
 
 
@@ -57,7 +58,7 @@ def check_text(text: str, where: str, *, required: bool, limit_bytes: int = MAX_
     """Refuses a text that is too long or, where it is required, empty."""
     if required and not text:
         raise malformed(where, "an empty string", "it needs at least one character")
-    if len(text) > limit_bytes or len(text.encode()) > limit_bytes:
+    if len(text) * _UTF8_MAX_BYTES > limit_bytes and len(text.encode()) > limit_bytes:
         raise malformed(where, f"a text of {len(text)} characters", f"at most {limit_bytes} bytes of UTF-8 are taken")
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from otel_bridge.errors import MalformedRequest, MappingConflict, MappingNotFound
-from otel_bridge.mapping.document import canonical_file, default_build_id, digest, encode, first_difference
+from otel_bridge.mapping.document import canonical_file, default_build_id, digest, first_difference, serialise
 from otel_bridge.mapping.faults import quoted
 from otel_bridge.v1 import mapping_pb2 as pb
 
@@ -98,7 +98,7 @@ class Admitted:
 def admit(file: pb.MappingFile) -> Admitted:
     """Checks a file and works out its names. Raises `MalformedMapping`."""
     file = canonical_file(file)
-    body = encode(file.mapping)
+    body = serialise(file.mapping)
     name = digest(body)
     return Admitted(file, body, name, file.build_id or default_build_id(name))
 

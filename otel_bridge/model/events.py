@@ -156,8 +156,10 @@ def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
     names: list[Identifier] = []
     payloads: list[bytes] = [b""]
     bounds, name, metadata = [np.zeros(1, np.int64)], [], []
+    rows = 0
     for batch in batches:
-        bounds.append(batch.bounds[1:] + bounds[-1][-1])
+        bounds.append(batch.bounds[1:] + rows)
+        rows += len(batch)
         name.append(batch.name + np.uint32(len(names)))
         metadata.append(np.where(batch.metadata > 0, batch.metadata + np.uint32(len(payloads) - 1), np.uint32(0)))
         blocks += [replace(block, stream=block.stream + len(streams)) for block in batch.blocks]

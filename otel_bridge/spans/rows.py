@@ -86,7 +86,8 @@ def write_rows(prototypes: list[bytes], which: NDArray[np.int64], columns: Colum
         matrix[:, head + offset : head + offset + column.shape[1]] = column[rows]
     has_parent = np.array([p[head + _PARENT - 2 : head + _PARENT] == b"\x22\x08" for p in prototypes], np.bool_)[which]
     chosen = np.flatnonzero(has_parent)
-    matrix[chosen, head + _PARENT : head + _PARENT + 8] = columns.parent[rows[chosen]]
+    if len(chosen):  # else a row may be too short for the field
+        matrix[chosen, head + _PARENT : head + _PARENT + 8] = columns.parent[rows[chosen]]
     return matrix.reshape(-1).data
 
 

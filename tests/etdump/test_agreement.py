@@ -92,7 +92,7 @@ def test_no_limit_refuses_what_shares_nothing(events_of_block: list[Event]) -> N
 
 
 @given(st.sampled_from(BASES), st.lists(st.tuples(st.integers(min_value=0), st.integers(0, 7)), min_size=1, max_size=4))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_readers_agree_on_flipped_bits(base: bytes, flips: list[tuple[int, int]]) -> None:
     """A damaged file is a MalformedETDump or an ETDump, and nothing else; where both readers accept it, they agree."""
     data = bytearray(base)
@@ -113,7 +113,7 @@ def test_readers_agree_on_flipped_bits(base: bytes, flips: list[tuple[int, int]]
         max_size=3,
     ),
 )
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_readers_agree_on_overwritten_numbers(base: bytes, writes: list[tuple[int, tuple[str, int], int]]) -> None:
     """So it is where whole offsets, lengths and entries of vtables are replaced by small and by extreme ones."""
     data = bytearray(base)

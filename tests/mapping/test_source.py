@@ -2,7 +2,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from support.mappings import capture, etrecord_of, files, mapping_of
 
 from otel_bridge.errors import MalformedMapping
@@ -14,6 +14,7 @@ from otel_bridge.mapping.source import read_source, write_file
 from otel_bridge.v1 import mapping_pb2 as pb
 
 
+@settings(max_examples=50)
 @given(files())
 def test_round_trip(file: pb.MappingFile) -> None:
     """What is built, in either form, reads back equal."""

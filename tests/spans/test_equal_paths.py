@@ -1,0 +1,75 @@
+"""The fast path and the obvious one say the same."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from support.mappings import mapping_of
+from support.scenes import batches, spans_in, stages_with
+
+from otel_bridge.model.events import EventBatch, concatenate
+from otel_bridge.spans.assemble import assemble
+from otel_bridge.spans.reference import build
+from otel_bridge.v1 import mapping_pb2
+
+FILE = mapping_pb2.MappingFile(mapping=mapping_of({"conv #1": [1, 2], 1: [3], 2: []}), build_id="build")
+
+
+def by_resource(requests: list[ExportTraceServiceRequest]) -> dict[bytes, list[Span]]:
+    """Spans by the bytes of their resource and scope, in an order of their own."""
+    found: dict[bytes, list[Span]] = {}
+    for request in requests:
+        for resource in request.resource_spans:
+            (scope,) = resource.scope_spans
+            key = resource.resource.SerializeToString() + resource.schema_url.encode() + scope.scope.SerializeToString()
+            found.setdefault(key, []).extend(scope.spans)
+    for spans in found.values():
+        spans.sort(key=lambda span: span.SerializeToString(deterministic=True))
+    return found
+
+
+@settings(deadline=None)
+@given(st.lists(batches(), min_size=1, max_size=3), st.sampled_from([1, 500, 10**6]))
+def test_templates_and_messages_give_equal_spans(parts: list[EventBatch], limit: int) -> None:
+    """For any events, resolved in one pass, however they are cut into requests, both ways decode to equal messages."""
+    scene = stages_with(FILE).run(concatenate(parts))
+    payloads = assemble(scene, limit)
+    fast = [ExportTraceServiceRequest.FromString(payload.data) for payload in payloads]
+    assert by_resource([build(scene)]) == by_resource(fast)
+    assert len(scene.batch) == sum(payload.events for payload in payloads)
+    assert [payload.spans for payload in payloads] == [len(spans_in([payload])) for payload in payloads]
+
+
+@settings(deadline=None)
+@given(batches())
+def test_a_batch_gives_the_same_bytes_whenever_it_is_resolved(batch: EventBatch) -> None:
+    """A replay is byte for byte what the first pass was: templates and caches leave no trace."""
+    stages = stages_with(FILE)
+    first = assemble(stages.run(batch), 10**6)
+    again = assemble(stages.run(batch), 10**6)
+    elsewhere = assemble(stages_with(FILE).run(batch), 10**6)
+    assert first == again == elsewhere
+
+
+@settings(deadline=None)
+@given(st.lists(batches(), min_size=2, max_size=3))
+def test_neighbours_in_a_pass_change_nothing(parts: list[EventBatch]) -> None:
+    """A span is the same, byte for byte, whatever else is resolved with it."""
+    stages = stages_with(FILE)
+    together = spans_in(assemble(stages.run(concatenate(parts)), 10**6))
+    apart = [span for part in parts for span in spans_in(assemble(stages.run(part), 10**6))]
+
+    def encoded(spans: list[Span]) -> list[bytes]:
+        return sorted(span.SerializeToString(deterministic=True) for span in spans)
+
+    assert encoded(apart) == encoded(together)
+
+
+@settings(deadline=None)
+@given(batches(), st.integers(1, 2000))
+def test_requests_keep_to_their_limit(batch: EventBatch, limit: int) -> None:
+    """A request is over its limit only by its resource, or because one span alone is larger."""
+    for payload in assemble(stages_with(FILE).run(batch), limit):
+        request = ExportTraceServiceRequest.FromString(payload.data)
+        sizes = [span.ByteSize() for resource in request.resource_spans for scope in resource.scope_spans for span in scope.spans]
+        assert len(sizes) == 1 or sum(sizes) <= limit
