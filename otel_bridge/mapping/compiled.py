@@ -11,6 +11,7 @@ from collections.abc import Mapping as Map
 from dataclasses import dataclass
 
 from otel_bridge.backends.facts import backend_of
+from otel_bridge.mapping.identity import identifiers_of, key_of
 from otel_bridge.model.events import Identifier
 from otel_bridge.model.resolution import DebugHandle, Operator, Resolution, Status
 from otel_bridge.v1 import mapping_pb2
@@ -93,17 +94,6 @@ def _compile_entries(
         handles = tuple(entry.handles)
         named = tuple(operator for handle in handles for operator in operators.get(handle, ()))
         resolution = Resolution(Status.EXACT, instruction.delegate, handles, named)
-        for identifier in _identifiers(entry):
+        for identifier in identifiers_of(*key_of(entry)):
             compiled[identifier] = resolution
     return compiled
-
-
-def _identifiers(entry: mapping_pb2.MapEntry) -> tuple[Identifier, ...]:
-    match entry.WhichOneof("identifier"):
-        case "number":
-            return (entry.number,)
-        case "text":
-            return (entry.text,)
-        case _:
-            number = int(entry.untyped) if entry.untyped.removeprefix("-").isdecimal() else None
-            return (entry.untyped,) if number is None or str(number) != entry.untyped else (entry.untyped, number)

@@ -17,6 +17,7 @@ from otel_bridge.metadata.decoder import Content, Parser, content_of, undecoded
 
 _START_S = 60.0
 """The decoder's module may import torch, which takes many seconds."""
+_ENDED = object()
 
 
 class Worker:
@@ -39,7 +40,8 @@ class Worker:
         fault = self._receive(_START_S)
         if fault != "":
             self.close()
-            raise ConfigError(f"metadata parser {target!r} {fault or 'ended before it was ready'}")
+            found = fault if isinstance(fault, str) else "did not become ready"
+            raise ConfigError(f"metadata parser {target!r} {found}")
 
     def decode(self, data: bytes) -> Content:
         """What the decoder makes of the bytes; undecoded with the reason where it fails."""
@@ -49,10 +51,10 @@ class Worker:
             self._connection.send_bytes(data)
             answer = self._receive(self._time_limit_s)
         except OSError:
-            answer = None
+            answer = _ENDED
         if isinstance(answer, Content):
             return answer
-        why = f"no answer within {self._time_limit_s:g} s" if self._process.is_alive() else "its process ended"
+        why = "its process ended" if answer is _ENDED else f"no answer within {self._time_limit_s:g} s"
         self._off = f"the decoder was switched off: {why}"
         self.close()
         return undecoded(data, self._off)
@@ -72,10 +74,11 @@ class Worker:
         self._process.close()
 
     def _receive(self, time_limit_s: float) -> object:
+        """The worker's next answer; None: none in time; `_ENDED`: its process is gone."""
         try:
             return self._connection.recv() if self._connection.poll(time_limit_s) else None
         except (EOFError, OSError):
-            return None
+            return _ENDED
 
 
 def load_parser(target: str) -> Parser:

@@ -52,12 +52,12 @@ def test_a_duration_over_the_end_of_a_narrow_counter_is_exact() -> None:
     """From 10 ticks before the wrap to 5 after it are 15 ticks; ExecuTorch's Inspector counts 14."""
     clock = Clock(1, 1, 32, Anchor(0, NOON_NS))
     ((start, end),) = times(clock, (2**32 - 10, 5))
-    assert (15, NOON_NS - 10) == (end - start, start)
+    assert (end - start, start) == (15, NOON_NS - 10)
 
 
 def test_an_event_that_ends_before_it_starts_has_no_length() -> None:
     """A 64-bit counter cannot wrap, so an end before the start is a fault of the event, not of the clock."""
-    assert [(NOON_NS + 40, NOON_NS + 40)] == times(Clock(anchor=Anchor(0, NOON_NS)), (40, 30))
+    assert times(Clock(anchor=Anchor(0, NOON_NS)), (40, 30)) == [(NOON_NS + 40, NOON_NS + 40)]
 
 
 def test_without_an_anchor_the_last_event_of_the_runtime_ends_when_the_stream_says() -> None:
@@ -69,15 +69,15 @@ def test_without_an_anchor_the_last_event_of_the_runtime_ends_when_the_stream_sa
         runtime("Method::execute", 100, 150),
     ]
     start, end = to_unix_ns(batch_of((execute(), events), stream=stream))
-    assert (NOON_NS - 50_000, NOON_NS) == (start[2], end[2])
-    assert NOON_NS - 40_000 == start[1]
+    assert (start[2], end[2]) == (NOON_NS - 50_000, NOON_NS)
+    assert start[1] == NOON_NS - 40_000
 
 
 def test_without_an_anchor_and_without_runtime_events_the_delegates_are_all_there_is() -> None:
     """A batch of delegate events alone ends when the stream says."""
     stream = replace(STREAM, clocks=(Clock(),))
     _, end = to_unix_ns(batch_of((execute(), [delegated(1, 0, 5, 9), delegated(2, 0, 9, 12)]), stream=stream))
-    assert [NOON_NS - 3, NOON_NS] == end.tolist()
+    assert end.tolist() == [NOON_NS - 3, NOON_NS]
 
 
 def test_each_clock_has_its_own_anchor_and_ratio() -> None:
@@ -85,15 +85,15 @@ def test_each_clock_has_its_own_anchor_and_ratio() -> None:
     clocks = (Clock(anchor=Anchor(0, NOON_NS)), Clock(1000, 1, 32, Anchor(7, NOON_NS)))
     events = [E(EventKind.DELEGATE, 1, 9, 10, 0, clock=1), call("DELEGATE_CALL", 0, 1000, 4000)]
     start, end = to_unix_ns(batch_of((execute(), events), stream=replace(STREAM, clocks=clocks)))
-    assert [NOON_NS + 2000, NOON_NS + 1000] == start.tolist()
-    assert [NOON_NS + 3000, NOON_NS + 4000] == end.tolist()
+    assert start.tolist() == [NOON_NS + 2000, NOON_NS + 1000]
+    assert end.tolist() == [NOON_NS + 3000, NOON_NS + 4000]
 
 
 def test_a_corrected_clock_moves_every_event_alike() -> None:
     """The correction of a wrong wall clock is added to the anchor: distances stay."""
     stream = replace(STREAM, correction_ns=3600 * 10**9)
     start, end = to_unix_ns(batch_of((execute(), [runtime("Method::execute", 5, 8)]), stream=stream))
-    assert (NOON_NS + 3600 * 10**9 + 5, 3) == (start[0], end[0] - start[0])
+    assert (start[0], end[0] - start[0]) == (NOON_NS + 3600 * 10**9 + 5, 3)
 
 
 @pytest.mark.parametrize("ticks", [0, 1, 2**63, 2**64 - 1])
@@ -107,4 +107,4 @@ def test_durations_are_exact_whatever_the_anchor() -> None:
     """A true duration is floor(ticks * ratio), not the difference of two rounded times."""
     clock = Clock(1, 3, anchor=Anchor(1, NOON_NS))
     batch = batch_of((execute(), [runtime("a", 2, 5), runtime("b", 3, 6)]), stream=replace(STREAM, clocks=(clock,)))
-    assert [1, 1] == duration_ns(batch).tolist()
+    assert duration_ns(batch).tolist() == [1, 1]

@@ -15,7 +15,10 @@ def told(batch: EventBatch) -> list[tuple[object, ...]]:
             batch.blocks[block].position,
             batch.names[batch.name[row]],
             batch.payloads[batch.metadata[row]],
-            *(int(column[row]) for column in (batch.kind, batch.instruction, batch.chain, batch.start, batch.duration, batch.clock)),
+            *(
+                int(column[row])
+                for column in (batch.kind, batch.instruction, batch.chain, batch.start, batch.duration, batch.clock)
+            ),
             int(batch.occurrence[row]) if batch.occurrence is not None and batch.blocks[block].part else 0,
         )
         for row, block in enumerate(batch.block_of.tolist())
@@ -33,4 +36,4 @@ def test_a_concatenation_says_what_its_parts_say(parts: list[EventBatch]) -> Non
 def test_block_kinds_follow_executorchs_names() -> None:
     """`Default` loads, `Execute` runs, and any other name is the app's."""
     kinds = [BlockKind.from_name(name) for name in ("Default", "Execute", "warm up", "")]
-    assert [BlockKind.LOAD, BlockKind.EXECUTE, BlockKind.OTHER, BlockKind.OTHER] == kinds
+    assert kinds == [BlockKind.LOAD, BlockKind.EXECUTE, BlockKind.OTHER, BlockKind.OTHER]

@@ -71,5 +71,7 @@ def test_requests_keep_to_their_limit(batch: EventBatch, limit: int) -> None:
     """A request is over its limit only by its resource, or because one span alone is larger."""
     for payload in assemble(stages_with(FILE).run(batch), limit):
         request = ExportTraceServiceRequest.FromString(payload.data)
-        sizes = [span.ByteSize() for resource in request.resource_spans for scope in resource.scope_spans for span in scope.spans]
+        sizes = [
+            span.ByteSize() for resource in request.resource_spans for scope in resource.scope_spans for span in scope.spans
+        ]
         assert len(sizes) == 1 or sum(sizes) <= limit

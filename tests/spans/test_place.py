@@ -17,10 +17,12 @@ def placed(batch: EventBatch) -> Timeline:
 
 def test_an_event_inside_its_call_stays_where_its_ticks_say() -> None:
     """Nothing is moved without need."""
-    batch = batch_of((execute(), [delegated(0, 0, 12, 15), call("DELEGATE_CALL", 0, 10, 20), runtime("Method::execute", 5, 30)]))
+    batch = batch_of(
+        (execute(), [delegated(0, 0, 12, 15), call("DELEGATE_CALL", 0, 10, 20), runtime("Method::execute", 5, 30)])
+    )
     timeline = placed(batch)
-    assert [NOON_NS + 12, NOON_NS + 10, NOON_NS + 5] == timeline.start.tolist()
-    assert [NOON_NS + 15, NOON_NS + 20, NOON_NS + 30] == timeline.end.tolist()
+    assert timeline.start.tolist() == [NOON_NS + 12, NOON_NS + 10, NOON_NS + 5]
+    assert timeline.end.tolist() == [NOON_NS + 15, NOON_NS + 20, NOON_NS + 30]
     assert not timeline.moved.any()
 
 
@@ -28,20 +30,21 @@ def test_an_event_of_foreign_ticks_is_moved_into_its_call_and_marked() -> None:
     """It starts with its call and is no longer than it; what it really took is kept."""
     events = [delegated(0, 0, 10**6, 10**6 + 4), delegated(1, 0, 10**6, 10**6 + 400), call("DELEGATE_CALL", 0, 10, 20)]
     timeline = placed(batch_of((execute(), [*events, runtime("Method::execute", 5, 30)])))
-    assert [(NOON_NS + 10, NOON_NS + 14), (NOON_NS + 10, NOON_NS + 20)] == list(
-        zip(timeline.start[:2].tolist(), timeline.end[:2].tolist(), strict=True)
-    )
-    assert [True, True, False, False] == timeline.moved.tolist()
-    assert [4, 400] == timeline.length[:2].tolist()
+    assert list(zip(timeline.start[:2].tolist(), timeline.end[:2].tolist(), strict=True)) == [
+        (NOON_NS + 10, NOON_NS + 14),
+        (NOON_NS + 10, NOON_NS + 20),
+    ]
+    assert timeline.moved.tolist() == [True, True, False, False]
+    assert timeline.length[:2].tolist() == [4, 400]
 
 
 def test_an_event_of_length_zero_is_shown_as_a_nanosecond_inside_its_call() -> None:
     """At the end of the call the nanosecond lies to the left."""
     events = [delegated(0, 0, 12, 12), delegated(1, 0, 20, 20), call("DELEGATE_CALL", 0, 10, 20)]
     timeline = placed(batch_of((execute(), [*events, runtime("Method::execute", 5, 30)])))
-    assert [NOON_NS + 12, NOON_NS + 19] == timeline.start[:2].tolist()
-    assert [NOON_NS + 13, NOON_NS + 20] == timeline.end[:2].tolist()
-    assert [0, 0, 10, 25] == timeline.length.tolist()
+    assert timeline.start[:2].tolist() == [NOON_NS + 12, NOON_NS + 19]
+    assert timeline.end[:2].tolist() == [NOON_NS + 13, NOON_NS + 20]
+    assert timeline.length.tolist() == [0, 0, 10, 25]
 
 
 def test_a_clock_that_stands_still_still_gives_spans() -> None:
@@ -62,7 +65,7 @@ def test_a_root_of_the_bridges_making_spans_what_the_runtime_logged() -> None:
     """A failed inference has no enclosing event; its delegates' foreign ticks do not stretch it."""
     events = [delegated(0, 0, 10**9, 10**9 + 1), call("DELEGATE_CALL", 0, 10, 20), call("OPERATOR_CALL", 1, 21, 40)]
     timeline = placed(batch_of((execute(), events)))
-    assert [(NOON_NS + 10, NOON_NS + 40)] == list(zip(timeline.root_start.tolist(), timeline.root_end.tolist(), strict=True))
+    assert list(zip(timeline.root_start.tolist(), timeline.root_end.tolist(), strict=True)) == [(NOON_NS + 10, NOON_NS + 40)]
 
 
 @given(batches())

@@ -24,8 +24,8 @@ def test_children_stand_before_their_parents_and_find_them() -> None:
         runtime("Method::execute", 5, 30),
     ]
     tree = grow(batch_of((execute(), events)))
-    assert [1, NOWHERE, 3, NOWHERE, NOWHERE] == tree.parent.tolist()
-    assert [4] == tree.root.tolist()
+    assert tree.parent.tolist() == [1, NOWHERE, 3, NOWHERE, NOWHERE]
+    assert tree.root.tolist() == [4]
 
 
 def test_every_repeat_of_an_instruction_has_its_own_children() -> None:
@@ -38,26 +38,26 @@ def test_every_repeat_of_an_instruction_has_its_own_children() -> None:
         call("DELEGATE_CALL", 0, 4, 7),
     ]
     tree = grow(batch_of((execute(), events)))
-    assert [1, NOWHERE, 4, 4, NOWHERE] == tree.parent.tolist()
+    assert tree.parent.tolist() == [1, NOWHERE, 4, 4, NOWHERE]
     assert len(set(tree.place.tolist())) == 5
 
 
 def test_an_event_that_is_logged_late_belongs_to_the_last_call() -> None:
     """A backend may log after its call has ended."""
-    assert [NOWHERE, 0] == parents(batch_of((execute(), [call("DELEGATE_CALL", 0, 0, 3), delegated("late", 0, 1, 2)])))
+    assert parents(batch_of((execute(), [call("DELEGATE_CALL", 0, 0, 3), delegated("late", 0, 1, 2)]))) == [NOWHERE, 0]
 
 
 def test_the_same_instruction_in_another_inference_or_chain_is_another() -> None:
     """Ids are unique only within one chain of one inference."""
     events = [delegated("a", 0, 1, 2, chain=1), call("DELEGATE_CALL", 0, 0, 3), call("DELEGATE_CALL", 0, 4, 6, chain=1)]
     batch = batch_of((execute(0), events), (execute(1), [delegated("a", 0, 1, 2)]))
-    assert [2, NOWHERE, NOWHERE, NOWHERE] == parents(batch)
+    assert parents(batch) == [2, NOWHERE, NOWHERE, NOWHERE]
 
 
 def test_without_its_call_an_event_hangs_from_the_root() -> None:
     """With the profiling level kProfileMethodOnly calls are not logged, delegates are."""
     tree = grow(batch_of((execute(), [delegated("a", 3, 1, 2), runtime("Method::execute", 0, 3)])))
-    assert [ROOT_PLACE, ROOT_PLACE] == tree.parent_place.tolist()
+    assert tree.parent_place.tolist() == [ROOT_PLACE, ROOT_PLACE]
 
 
 def test_the_root_is_the_enclosing_event_where_there_is_exactly_one() -> None:
@@ -85,7 +85,7 @@ def test_an_inference_fails_when_it_ran_instructions_and_never_ended() -> None:
     stepped = [*ran, runtime("Method::step", 0, 2), runtime("Method::step", 2, 3)]
     blocks = [(execute(n), events) for n, events in enumerate([ran, ended, stepped, [], [runtime("Method::init", 0, 1)]])]
     loading = (Block(BlockKind.LOAD, "Default", 9), [delegated("init", 0, 0, 1)])
-    assert [True, False, False, False, False, False] == grow(batch_of(*blocks, loading)).failed.tolist()
+    assert grow(batch_of(*blocks, loading)).failed.tolist() == [True, False, False, False, False, False]
 
 
 def test_a_call_knows_the_kernel_that_it_ran() -> None:
@@ -98,7 +98,7 @@ def test_a_call_knows_the_kernel_that_it_ran() -> None:
     ]
     batch = batch_of((execute(), events))
     kernels = [batch.names[number] if number >= 0 else None for number in grow(batch).kernel.tolist()]
-    assert [None, None, "native_call_add.out", None] == kernels
+    assert kernels == [None, None, "native_call_add.out", None]
 
 
 def test_parts_name_the_parents_that_other_parts_hold() -> None:
@@ -116,7 +116,7 @@ def test_parts_name_the_parents_that_other_parts_hold() -> None:
     for column in ("place", "parent_place"):
         pieces = np.concatenate([getattr(first, column), getattr(last, column)])
         assert getattr(together, column).tolist() == pieces.tolist(), column
-    assert [1, NOWHERE, NOWHERE] == first.parent.tolist()
+    assert first.parent.tolist() == [1, NOWHERE, NOWHERE]
 
 
 @given(batches())
@@ -129,7 +129,7 @@ def test_every_row_has_one_place_and_one_parent_within_its_own_inference(batch: 
             assert len(rows) == len(set(tree.place[rows].tolist()))
     for row in np.flatnonzero(tree.parent != NOWHERE):
         parent = tree.parent[row]
-        assert EventKind.CALL == batch.kind[parent]
+        assert batch.kind[parent] == EventKind.CALL
         for column in (tree.block, batch.instruction, batch.chain):
             assert column[row] == column[parent]
         assert tree.parent_place[row] == tree.place[parent]

@@ -108,7 +108,11 @@ def spans_in(payloads: Sequence[Payload]) -> list[Span]:
     """All spans of some requests."""
     requests = [ExportTraceServiceRequest.FromString(payload.data) for payload in payloads]
     return [
-        span for request in requests for resource in request.resource_spans for part in resource.scope_spans for span in part.spans
+        span
+        for request in requests
+        for resource in request.resource_spans
+        for part in resource.scope_spans
+        for span in part.spans
     ]
 
 
