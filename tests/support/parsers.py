@@ -41,11 +41,6 @@ def nonsense(_delegate_metadatas: list[bytes]) -> object:
     return 42
 
 
-def unpicklable(_delegate_metadatas: list[bytes]) -> object:
-    """Gives what no pipe can carry."""
-    return {"fine": lambda: None}
-
-
 def too_much(_delegate_metadatas: list[bytes]) -> dict[str, int]:
     """Gives more keys than a span has room for."""
     return {f"key_{number}": number for number in range(1000)}
