@@ -41,7 +41,7 @@ _MAX_COMPILED_MAPPINGS = 1000
 
 class Bridge:
     """
-    One bridge. Build it where the event loop runs.
+    One bridge. Build it before the event loop runs: it reads files, and waits for decoders to start.
 
     exporter   instead of the one that the settings describe; for demonstrations and tests
 
@@ -86,7 +86,8 @@ class Bridge:
                 ready=lambda: self._ready,
                 metrics=self._provider.exposition,
                 count=lambda outcome: recorder.request("http", outcome),
-            )
+            ),
+            config.server.drain_s,
         )
         telemetry.watch("otel_bridge.spool.events", lambda: self._spool.events)
         telemetry.watch("otel_bridge.spool.size_bytes", lambda: self._spool.size_bytes)

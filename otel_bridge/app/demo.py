@@ -5,6 +5,7 @@ The captures are real ones of ExecuTorch 1.5.1, with mappings built from their E
 devices are made up. Everything goes the way it goes in production: mappings by `PutMapping`, events by `ExportEvents`.
 """
 
+import asyncio
 import hashlib
 import time
 from dataclasses import dataclass, replace
@@ -60,7 +61,7 @@ class Kept:
         """Nothing to let go of."""
 
 
-async def play(data_dir: Path, otlp_endpoint: str | None) -> tuple[int, list[bytes]]:
+def play(data_dir: Path, otlp_endpoint: str | None) -> tuple[int, list[bytes]]:
     """
     Run the demonstration: how many events the devices sent, and the payloads that came out.
 
@@ -77,13 +78,16 @@ async def play(data_dir: Path, otlp_endpoint: str | None) -> tuple[int, list[byt
     )
     kept = Kept()
     bridge = Bridge(settings, exporter=None if otlp_endpoint else kept)
+    return asyncio.run(_run(bridge)), kept.payloads
+
+
+async def _run(bridge: Bridge) -> int:
     await bridge.start()
     try:
         async with grpc.aio.insecure_channel(bridge.grpc_address) as channel:
-            events = await _drive(channel)
+            return await _drive(channel)
     finally:
         await bridge.stop()
-    return events, kept.payloads
 
 
 async def _drive(channel: grpc.aio.Channel) -> int:

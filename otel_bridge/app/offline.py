@@ -34,12 +34,11 @@ class Offline:
     """
     Resolves ETDumps with one mapping, or without any (all delegate events are then `no_mapping`).
 
-    parsers   "[BACKEND=]module:function" or a built-in decoder, each
+    parsers        "[BACKEND=]module:function" or a built-in decoder, each; of two for one backend the last
+    time_limit_s   how long one call of a decoder may take
     """
 
-    def __init__(
-        self, mapping: mapping_pb2.MappingFile | None, parsers: Sequence[str] = (), time_limit_s: float = 10.0
-    ) -> None:
+    def __init__(self, mapping: mapping_pb2.MappingFile | None, parsers: Sequence[str] = (), time_limit_s: float = 1.0) -> None:
         registry = MemoryRegistry()
         self.build = registry.put("", mapping).build_id if mapping is not None else None
         self._decoders = Decoders(parsers, time_limit_s=time_limit_s)

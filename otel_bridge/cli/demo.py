@@ -1,6 +1,5 @@
 """`otel-bridge demo`: a first look without a device."""
 
-import asyncio
 import logging
 import tempfile
 from pathlib import Path
@@ -28,7 +27,7 @@ def demo(otlp_endpoint: str | None) -> None:
     logging.getLogger("otel_bridge").setLevel(logging.WARNING)
     with tempfile.TemporaryDirectory() as directory:
         try:
-            events, payloads = asyncio.run(play(Path(directory), otlp_endpoint))
+            events, payloads = play(Path(directory), otlp_endpoint)
         except grpc.RpcError as error:
             raise click.ClickException(f"the bridge answered {error.code().name}: {error.details()}") from error
     if otlp_endpoint:

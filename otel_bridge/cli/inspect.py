@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from otel_bridge.app.offline import Offline
+from otel_bridge.cli.cells import cell
 from otel_bridge.cli.mapping import load_source
 from otel_bridge.cli.options import clock_options, upload_of
 from otel_bridge.report.table import Row, tabulate
@@ -82,16 +83,16 @@ def _print_table(rows: Iterable[Row]) -> None:
         resolution = row.resolution
         times = (row.min_ns, row.p50_ns, row.p90_ns, row.p99_ns, row.max_ns, row.mean_ns)
         table.add_row(
-            row.subject,
+            cell(row.subject),
             "" if row.instruction is None else str(row.instruction),
-            ("  " if row.is_delegated else "") + str(row.name),
+            cell(("  " if row.is_delegated else "") + str(row.name)),
             str(row.count),
             *(f"{time / 1000:.1f}" for time in times),
             "" if row.share is None else f"{row.share:.1%}",
             resolution.status or "",
             " ".join(map(str, resolution.handles)),
-            ", ".join(operator.name for operator in resolution.operators),
-            resolution.operators[0].module_path if resolution.operators else "",
+            cell(", ".join(operator.name for operator in resolution.operators)),
+            cell(resolution.operators[0].module_path if resolution.operators else ""),
         )
     console = Console()
     console.print(table) if console.is_terminal else Console(width=250).print(table)

@@ -4,6 +4,7 @@ The command line. The only place that ends the process.
 Exit codes: 0 done; 1 the input or the bridge says no, with one line on stderr that says why; 2 the command is written wrongly.
 """
 
+import io
 import sys
 
 import click
@@ -31,19 +32,22 @@ for command in (serve, mapping, send, replay, inspect, config, demo):
 
 def main() -> None:
     """Run the command line and exit."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # what the terminal cannot show must not end a command
     try:
-        otel_bridge.main(prog_name="otel-bridge", standalone_mode=False)
+        sys.exit(otel_bridge.main(prog_name="otel-bridge", standalone_mode=False))  # an exit code, or None
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         sys.exit(1)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except click.exceptions.Exit as exit_:
-        sys.exit(exit_.exit_code)
     except BridgeError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)
+    except UnicodeEncodeError as error:  # arguments are the only text that may hold what is not UTF-8
+        click.echo(f"Error: the argument {ascii(error.object)[:80]} is not UTF-8", err=True)
+        sys.exit(2)
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         sys.stderr.close()
         sys.exit(1)

@@ -9,6 +9,7 @@ from google.protobuf.json_format import MessageToDict
 from rich.console import Console
 from rich.table import Table
 
+from otel_bridge.cli.cells import cell
 from otel_bridge.cli.options import split_model
 from otel_bridge.cli.remote import CALL_TIMEOUT_S, channel_to, mappings, server_option
 from otel_bridge.mapping.document import default_build_id, digest, encode, to_json
@@ -98,7 +99,7 @@ def list_(server: str, *, as_json: bool) -> None:
     table = Table("build", "aliases", "mapping", "methods", "delegate calls", "identifiers", box=None)
     for info in found:
         row = (info.build_id, ", ".join(info.aliases), f"sha256:{info.digest[:16]}", info.methods, info.delegates, info.entries)
-        table.add_row(*map(str, row))
+        table.add_row(*(cell(str(value)) for value in row))
     Console().print(table)
 
 
@@ -120,7 +121,8 @@ def show(ref: str, server: str, *, as_json: bool) -> None:
     for method in found.mapping.methods:
         for instruction in method.instructions:
             for row in _rows(instruction):
-                table.add_row(method.name, str(instruction.id), instruction.delegate or "-", *row)
+                shown = (method.name, str(instruction.id), instruction.delegate or "-", *row)
+                table.add_row(*map(cell, shown))
     Console(soft_wrap=True).print(table)
 
 

@@ -12,7 +12,8 @@ from otel_bridge.v1 import profiling_pb2 as pb
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-DEFAULT_SERVER = "127.0.0.1:4417"
+MAX_UNIX_NS = 2**63 - 1
+"""The latest time that int64 nanoseconds since 1970 can hold."""
 _TIME = re.compile(r"(.+?[T ]\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
 _NO_TIME = "must be a time by RFC 3339, such as 2026-01-02T03:04:05.678Z"
 
@@ -42,7 +43,7 @@ class AnchorType(click.ParamType[Any]):
         if isinstance(value, tuple):
             return value
         ticks, equals, time = value.partition("=")
-        if not equals or not ticks.isdecimal() or int(ticks) >= 2**64:
+        if not equals or not re.fullmatch(r"[0-9]{1,20}", ticks) or int(ticks) >= 2**64:
             self.fail(f"{value!r} must look like TICKS=TIME, with TIME by RFC 3339 (12345=2026-01-02T03:04:05Z)", param, ctx)
         try:
             return int(ticks), parse_time(time)
@@ -92,7 +93,10 @@ def parse_time(text: str) -> int:
     seconds = int((whole - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
     if seconds < 0:
         raise ValueError("must not be before 1970")
-    return seconds * 10**9 + int((match[2] or "0").ljust(9, "0"))
+    time_ns = seconds * 10**9 + int((match[2] or "0").ljust(9, "0"))
+    if time_ns > MAX_UNIX_NS:
+        raise ValueError("must not be after 2262-04-11")
+    return time_ns
 
 
 def clock_options(command: Command) -> Command:
@@ -133,7 +137,7 @@ def upload_of(
     clock = request.stream.clocks.add(numerator=tick_ratio[0], denominator=tick_ratio[1], counter_bits=counter_bits)
     if anchor is not None:
         clock.anchor_ticks, clock.anchor_unix_ns = anchor
-    request.ended_at_unix_ns = ended_at if isinstance(ended_at, int) else modified_ns
+    request.ended_at_unix_ns = ended_at if isinstance(ended_at, int) else min(max(modified_ns, 0), MAX_UNIX_NS)
     return request
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import click
 import grpc
 
+from otel_bridge.telemetry.logs import escape
 from otel_bridge.v1 import mapping_pb2_grpc, profiling_pb2_grpc
 from otel_bridge.wire.intake import SENT_KEY
 
@@ -26,7 +27,7 @@ def channel_to(server: str) -> Generator[grpc.Channel, None, None]:
         try:
             yield channel
         except grpc.RpcError as error:
-            raise click.ClickException(_explain(server, error)) from error
+            raise click.ClickException(explain(server, error)) from error
 
 
 def profiling(channel: grpc.Channel) -> profiling_pb2_grpc.ProfilingServiceStub:
@@ -44,8 +45,9 @@ def sent_now() -> tuple[tuple[str, str], ...]:
     return ((SENT_KEY, str(time.time_ns())),)
 
 
-def _explain(server: str, error: grpc.RpcError) -> str:
-    code, details = error.code(), error.details()
-    if code is grpc.StatusCode.UNAVAILABLE and "connect" in (details or "").lower():
+def explain(server: str, error: grpc.RpcError) -> str:
+    """An error of a call, on one line."""
+    code, details = error.code(), escape(error.details() or "")
+    if code is grpc.StatusCode.UNAVAILABLE and any(word in details.lower() for word in ("connect", "resol")):
         return f"no bridge answers at {server}: start one with `otel-bridge serve`, or name another with --server"
     return f"the bridge at {server} answered {code.name}: {details}"

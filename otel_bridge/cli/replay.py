@@ -1,6 +1,7 @@
 """`otel-bridge replay`: ETDumps to spans without a server."""
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from otel_bridge.app.offline import Offline
 from otel_bridge.cli.mapping import load_source
 from otel_bridge.cli.options import PairType, clock_options, split_model, upload_of
 from otel_bridge.config.load import load
+from otel_bridge.errors import Rejected
 from otel_bridge.export.build import build_exporter
 from otel_bridge.spans.assemble import Payload, assemble
 
@@ -28,7 +30,7 @@ from otel_bridge.spans.assemble import Payload, assemble
     "parsers",
     multiple=True,
     metavar="[BACKEND=]module:function",
-    help="Decoder of delegate metadata; repeatable.",
+    help="Decoder of delegate metadata, from PYTHONPATH or the current directory; repeatable.",
 )
 @click.option("--resource", "resources", multiple=True, type=PairType(), help="Resource attribute; repeatable.")
 @clock_options
@@ -48,7 +50,11 @@ def replay(
     output: str | None,
     **clock: Any,
 ) -> None:
-    """Resolve ETDumps here and send or write their spans."""
+    """
+    Resolve ETDumps here and send or write their spans.
+
+    A file that is no ETDump costs itself: the others are replayed, and the exit code is 1.
+    """
     if (otlp_endpoint is None) == (output is None):
         raise click.UsageError("say where the spans go: --otlp-endpoint URL or --output FILE (one of them)")
     settings = load(
@@ -56,23 +62,31 @@ def replay(
     )
     file = load_source(source)
     name, version = split_model(model) if model else (file.name or source.name.partition(".")[0], file.version)
-    offline = Offline(file, parsers)
+    sys.path.append(str(Path.cwd()))  # a decoder may lie beside the captures; last, so that it shadows nothing
+    offline = Offline(file, (*settings.metadata.parsers, *parsers), settings.metadata.time_limit_s)
     payloads: list[Payload] = []
+    refused_files = 0
     try:
         for path in dumps:
             request = upload_of(path, method=method, **clock)
             request.stream.model.name, request.stream.model.version = name.encode(), version.encode()
             for key, value in resources:
                 request.stream.resource.add(key=key.encode()).value.text = value.encode()
-            replayed = offline.replay(request)
+            try:
+                replayed = offline.replay(request)
+            except Rejected as error:
+                refused_files += 1
+                click.echo(f"Error: {path}: {error}", err=True)
+                continue
             if replayed.admitted.first_rejection:
                 click.echo(f"{path}: {replayed.admitted.first_rejection}", err=True)
             payloads += assemble(replayed.scene, settings.export.max_request_bytes)
     finally:
         offline.close()
 
+    exporter = build_exporter(settings.export)
+
     async def deliver() -> int:
-        exporter = build_exporter(settings.export)
         try:
             return sum([(await exporter.send(payload.data)).rejected_spans for payload in payloads])
         finally:
@@ -80,6 +94,10 @@ def replay(
 
     refused = asyncio.run(deliver())
     spans = sum(payload.spans for payload in payloads)
-    click.echo(f"{spans - refused} spans of {len(dumps)} files {'written' if output else 'sent'}", err=True)
+    files = len(dumps) - refused_files
+    if files:
+        click.echo(f"{spans - refused} spans of {files} files {'written' if output else 'sent'}", err=True)
     if refused:
         raise click.ClickException(f"the back end refused {refused} of {spans} spans")
+    if refused_files:
+        click.get_current_context().exit(1)

@@ -5,9 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+import grpc
 
 from otel_bridge.cli.options import PairType, clock_options, split_model, upload_of
-from otel_bridge.cli.remote import CALL_TIMEOUT_S, channel_to, profiling, sent_now, server_option
+from otel_bridge.cli.remote import CALL_TIMEOUT_S, channel_to, explain, profiling, sent_now, server_option
+
+_OF_THE_FILE = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
+"""Codes that say something of one request, not of the bridge."""
 
 
 @click.command()
@@ -37,10 +41,12 @@ def send(
     """
     Send ETDumps to a running bridge.
 
-    The same file sent again shows once: ids and times follow from its content and its modification time.
+    The same file sent again shows once: ids and times follow from its content and its modification time. A file that the bridge
+    refuses costs itself: the others are sent, and the exit code is 1.
     """
     if not model and not build_id:
         raise click.UsageError("say which model ran: --model NAME@VERSION or --build-id ID")
+    failed = False
     with channel_to(server) as channel:
         for path in dumps:
             request = upload_of(path, method=method, **clock)
@@ -52,7 +58,17 @@ def send(
             stream.runtime_version = (runtime_version or "").encode()
             for key, value in resources:
                 stream.resource.add(key=key.encode()).value.text = value.encode()
-            answer = profiling(channel).UploadETDump(request, timeout=CALL_TIMEOUT_S, metadata=sent_now())
+            try:
+                answer = profiling(channel).UploadETDump(request, timeout=CALL_TIMEOUT_S, metadata=sent_now())
+            except grpc.RpcError as error:
+                if error.code() not in _OF_THE_FILE:
+                    raise
+                failed = True
+                fault = f"{path}: {explain(server, error)}"
+                click.echo(f"Error: {fault}", err=True)
+                if as_json:
+                    click.echo(json.dumps({"file": str(path), "error": fault}))
+                continue
             rejected = {rejection.reason: rejection.events for rejection in answer.rejected}
             if as_json:
                 counts = {"file": str(path), "accepted": answer.accepted, "rejected": rejected, "blocks": answer.blocks}
@@ -62,3 +78,5 @@ def send(
                 click.echo(f"{path}: {answer.accepted} events accepted{counted}")
                 if answer.first_rejection:
                     click.echo(f"  first: {answer.first_rejection}", err=True)
+    if failed:
+        click.get_current_context().exit(1)

@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from otel_bridge.app.bridge import Bridge
-from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.config.load import load
 from otel_bridge.telemetry.logs import configure
 
@@ -47,15 +46,14 @@ def serve(
         },
     )
     configure(level=settings.telemetry.log_level.upper(), form=settings.telemetry.log_format)
-    run(_serve(settings))
+    run(_serve(Bridge(settings)))
 
 
-async def _serve(settings: BridgeConfig) -> None:
+async def _serve(bridge: Bridge) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    bridge = Bridge(settings)
     await bridge.start()
     click.echo(f"otel-bridge listens for gRPC on {bridge.grpc_address} and for HTTP on {bridge.http_address}")
     try:

@@ -64,7 +64,7 @@ def _convert(
     own = batch.kind[rows] != EventKind.DELEGATE
     anchor = _anchor(start, length, own, clock, stream)
     since = _since(start, anchor.ticks, clock)
-    origin = anchor.unix_ns
+    origin = min(anchor.unix_ns, _MAX_NS)  # a sender may say anything
     return _shift(_scale(since, clock), origin), _shift(_scale(_later(since, length), clock), origin)
 
 

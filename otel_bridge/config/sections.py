@@ -106,7 +106,6 @@ class MappingConfig(Section):
     template_cache_bytes: int = setting(
         64 * MIB, "Compiled span templates kept in memory; the least used go first.", unit="bytes", least=64 * 1024
     )
-    max_document_bytes: int = setting(32 * MIB, "Largest mapping document that is read.", unit="bytes", least=1024)
 
 
 class TelemetryConfig(Section):

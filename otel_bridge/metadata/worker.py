@@ -9,6 +9,7 @@ Invariants
 
 import importlib
 import multiprocessing
+import os
 import sys
 from multiprocessing.connection import Connection
 
@@ -105,6 +106,7 @@ def load_parser(target: str) -> Parser:
 def _serve(target: str, connection: Connection, path: list[str]) -> None:
     """The worker's own main: answer each byte string with its `Content` until the pipe closes."""
     sys.path[:] = path
+    os.dup2(2, 1)  # what a decoder prints must not end up among the spans that go to standard output
     try:
         parser = load_parser(target)
     except ValueError as error:

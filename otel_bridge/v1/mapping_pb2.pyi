@@ -356,7 +356,7 @@ class ListMappingsRequest(google.protobuf.message.Message):
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     page_size: builtins.int
-    """unset: 100; at most 1000"""
+    """unset: 100; over 1000 is refused"""
     page_token: builtins.str
     """from the previous answer; unset: from the start"""
     def __init__(

@@ -4,7 +4,8 @@ isort:skip_file
 Events from device runtimes.
 
 Every request can be understood alone: tables are whole, never increments of an earlier request.
-Free text that comes from a device is `bytes` (UTF-8 expected): one invalid `string` would fail the whole message.
+Free text that comes from a device is `bytes` (UTF-8 expected): one invalid `string` would fail the whole message. What is not
+UTF-8 is shown escaped, and beyond 4096 bytes it is cut; identifiers are stricter.
 Fields are never renumbered or reused.
 
 Beside the body, per attempt, as gRPC metadata or an HTTP header of the same name:
@@ -97,10 +98,9 @@ class Value(google.protobuf.message.Message):
     NUMBER_FIELD_NUMBER: builtins.int
     FLAG_FIELD_NUMBER: builtins.int
     text: builtins.bytes
-    """UTF-8; bytes that are not UTF-8 are shown escaped"""
     integer: builtins.int
     number: builtins.float
-    """NaN and infinities are refused"""
+    """NaN, infinities: the attribute is ignored"""
     flag: builtins.bool
     def __init__(
         self,
@@ -118,14 +118,14 @@ global___Value = Value
 
 @typing.final
 class Attribute(google.protobuf.message.Message):
-    """A key and its value, named by OpenTelemetry's rules."""
+    """A key and its value, named by OpenTelemetry's rules. Of two with one key the first counts; at most 128 in one place are kept."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     KEY_FIELD_NUMBER: builtins.int
     VALUE_FIELD_NUMBER: builtins.int
     key: builtins.bytes
-    """UTF-8, 1 to 256 bytes; unset is refused"""
+    """1 to 256 bytes; unset or longer: the attribute is ignored"""
     @property
     def value(self) -> global___Value:
         """unset: the attribute is ignored"""
@@ -183,7 +183,7 @@ class Clock(google.protobuf.message.Message):
     denominator: builtins.int
     """unset (0): 1"""
     counter_bits: builtins.int
-    """width of the counter, 1 to 64; a narrower one wraps; unset (0): 64"""
+    """width of the counter, 1 to 64, else the request is refused; a narrower one wraps; unset (0): 64"""
     anchor_ticks: builtins.int
     """The anchor pair: the two readings of one moment. Both unset: no anchor.
     ticks
@@ -205,14 +205,14 @@ global___Clock = Clock
 
 @typing.final
 class SenderDrop(google.protobuf.message.Message):
-    """Events that the sender had to drop before sending, since its previous request."""
+    """Events that the sender had to drop before sending, since its previous request. Counted when the request is accepted."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     REASON_FIELD_NUMBER: builtins.int
     EVENTS_FIELD_NUMBER: builtins.int
     reason: builtins.bytes
-    """low cardinality, e.g. "ring_full"; unset: "unknown" """
+    """low cardinality, e.g. "ring_full", cut to 64 characters; unset: "unknown" """
     events: builtins.int
     """unset: none"""
     def __init__(
@@ -254,11 +254,11 @@ class Stream(google.protobuf.message.Message):
 
     @property
     def clocks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Clock]:
-        """clock 0 is the host's; none: one clock of nanoseconds without an anchor"""
+        """clock 0 is the host's; at most 256; none: one clock of nanoseconds without an anchor"""
 
     @property
     def dropped(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SenderDrop]:
-        """counted in the bridge's metrics; none: nothing was dropped"""
+        """counted in the bridge's metrics, the first 16; none: nothing was dropped"""
 
     def __init__(
         self,
@@ -290,7 +290,7 @@ class Part(google.protobuf.message.Message):
     last: builtins.bool
     """unset: more parts follow"""
     first_event: builtins.int
-    """events of the inference in earlier parts"""
+    """events of the inference in earlier parts, at most 2^48; unset (0): none"""
     def __init__(
         self,
         *,
@@ -322,7 +322,7 @@ class Block(google.protobuf.message.Message):
     kind: global___BlockKind.ValueType
     """unset: by name"""
     name: builtins.bytes
-    """as given to create_event_block; unset: by kind"""
+    """as given to create_event_block; unset: by kind, and refused where that is OTHER"""
     position: builtins.int
     """ordinal of the block in the stream, from 0; with the stream id it names the trace"""
     method: builtins.bytes
@@ -330,13 +330,13 @@ class Block(google.protobuf.message.Message):
     event_count: builtins.int
     """rows of the columns that belong to this block; unset: none"""
     traceparent: builtins.bytes
-    """W3C trace context of the app's span; unset: the inference is a trace of its own"""
+    """W3C trace context of the app's span; unset or invalid: the inference is a trace of its own"""
     tracestate: builtins.bytes
-    """W3C; unset: none"""
+    """W3C; unset, over 512 bytes or not printable ASCII: none"""
     error: builtins.int
     """executorch::runtime::Error code that the inference returned; unset: not known to have failed"""
     run_index: builtins.int
-    """executions since load; unset: not known"""
+    """executions since load; unset, 2^63 and more: not known"""
     @property
     def attributes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Attribute]:
         """of this inference (thermal state, threads, ...); kept within an allow-list"""
@@ -378,7 +378,7 @@ class Identifier(google.protobuf.message.Message):
     NUMBER_FIELD_NUMBER: builtins.int
     TEXT_FIELD_NUMBER: builtins.int
     number: builtins.int
-    """int identifier: 0 to 2^31-1, or negative but not -1 (ExecuTorch's "unset")"""
+    """int identifier, only of a DELEGATE event: 32 bits, but not -1 (ExecuTorch's "unset")"""
     text: builtins.bytes
     """string identifier or name: UTF-8, 1 to 4096 bytes"""
     def __init__(
@@ -414,7 +414,7 @@ class EventColumns(google.protobuf.message.Message):
     def kind(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___EventKind.ValueType]: ...
     @property
     def instruction(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """instruction id; -1: outside any instruction (RUNTIME, or a delegate's initialisation)"""
+        """instruction id; -1: outside any instruction (a delegate's initialisation; RUNTIME always)"""
 
     @property
     def chain(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
@@ -476,14 +476,16 @@ class ExportEventsRequest(google.protobuf.message.Message):
 
     @property
     def identifiers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Identifier]:
-        """names and identifiers, whole"""
+        """names and identifiers, whole; at most 2^20"""
 
     @property
     def metadata(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.bytes]:
-        """distinct metadata byte strings, each at most 16 MiB"""
+        """distinct metadata byte strings, each at most 16 MiB; at most 2^20"""
 
     @property
-    def blocks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Block]: ...
+    def blocks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Block]:
+        """at most 65,536"""
+
     @property
     def events(self) -> global___EventColumns:
         """unset: no events"""

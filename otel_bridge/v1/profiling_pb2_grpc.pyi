@@ -4,7 +4,8 @@ isort:skip_file
 Events from device runtimes.
 
 Every request can be understood alone: tables are whole, never increments of an earlier request.
-Free text that comes from a device is `bytes` (UTF-8 expected): one invalid `string` would fail the whole message.
+Free text that comes from a device is `bytes` (UTF-8 expected): one invalid `string` would fail the whole message. What is not
+UTF-8 is shown escaped, and beyond 4096 bytes it is cut; identifiers are stricter.
 Fields are never renumbered or reused.
 
 Beside the body, per attempt, as gRPC metadata or an HTTP header of the same name:

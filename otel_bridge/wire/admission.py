@@ -24,6 +24,10 @@ from otel_bridge.wire.columns import batch_of
 _MAX_BUILD_ID_BYTES = 128
 _UNSET = bytes(16)
 _MAX_CLOCKS = 256
+_MAX_BLOCKS = 1 << 16
+_MAX_ENTRIES = 1 << 20
+_MAX_DROP_REASONS = 16
+_MAX_DROP_REASON_LENGTH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,13 @@ class Admitted:
 
     rejected          events by reason
     first_rejection   what, where, what was found, and the way out; "": none
+    sender_dropped    events that the sender dropped before it sent, by its own reason
     """
 
     batch: EventBatch
     rejected: dict[str, int]
     first_rejection: str
+    sender_dropped: dict[str, int]
 
 
 def admit_events(request: pb.ExportEventsRequest, body: bytes, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Admitted:
@@ -72,7 +78,9 @@ def admit_events(request: pb.ExportEventsRequest, body: bytes, receipt: Receipt,
     stream = _stream(request.stream, receipt, rules, build_of)
     if stream.stream_id == _UNSET:
         stream = replace(stream, stream_id=hashlib.blake2b(body, digest_size=16).digest())
-    return Admitted(*batch_of(request, stream, blocks_of(request.blocks, rules.inference_keys)))
+    _bound_tables(request)
+    sieved = batch_of(request, stream, blocks_of(request.blocks, rules.inference_keys))
+    return Admitted(*sieved, _sender_dropped(request.stream))
 
 
 def admit_etdump(request: pb.UploadETDumpRequest, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Admitted:
@@ -95,13 +103,24 @@ def admit_etdump(request: pb.UploadETDumpRequest, receipt: Receipt, rules: Rules
     blocks = tuple(
         replace(
             block,
-            position=block.position + request.first_position,
+            position=(block.position + request.first_position) % 2**64,
             method=method if block.kind is BlockKind.EXECUTE else None,
             attributes=attributes if block.kind is BlockKind.EXECUTE else (),
         )
         for block in dump.batch.blocks
     )
-    return Admitted(replace(dump.batch, blocks=blocks), dict(dump.rejected), dump.first_rejection or "")
+    batch = replace(dump.batch, blocks=blocks)
+    return Admitted(batch, dict(dump.rejected), dump.first_rejection or "", _sender_dropped(request.stream))
+
+
+def _bound_tables(request: pb.ExportEventsRequest) -> None:
+    for name, table, most in (
+        ("identifiers", request.identifiers, _MAX_ENTRIES),
+        ("metadata", request.metadata, _MAX_ENTRIES),
+        ("blocks", request.blocks, _MAX_BLOCKS),
+    ):
+        if len(table) > most:
+            raise MalformedRequest(f"{name}: has {len(table)} entries; at most {most} are allowed, send several requests")
 
 
 def _stream(stream: pb.Stream, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Stream:
@@ -152,3 +171,12 @@ def _clocks(stream: pb.Stream) -> tuple[Clock, ...]:
         for clock in stream.clocks
     )
     return clocks or (Clock(),)
+
+
+def _sender_dropped(stream: pb.Stream) -> dict[str, int]:
+    """By reason, as text that is cut to 64 characters; at most 16 are read."""
+    dropped: dict[str, int] = {}
+    for drop in stream.dropped[:_MAX_DROP_REASONS]:
+        reason = text_of(drop.reason)[:_MAX_DROP_REASON_LENGTH] or "unknown"
+        dropped[reason] = dropped.get(reason, 0) + drop.events
+    return dropped

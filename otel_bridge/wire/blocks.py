@@ -1,5 +1,6 @@
 """Text, attributes and blocks as devices send them, made into the nouns of `model`. Part of admission; pure."""
 
+import codecs
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -14,6 +15,7 @@ _MAX_TRACESTATE_BYTES = 512
 _MAX_ATTRIBUTES = 128
 _MAX_KEY_BYTES = 256
 _MAX_TEXT_BYTES = 4096
+_MAX_FIRST_EVENT = 2**48  # places of rows have 62 bits (spans/ids.py)
 _DEFAULT_NAMES = {BlockKind.LOAD: "Default", BlockKind.EXECUTE: "Execute"}
 
 
@@ -23,7 +25,8 @@ AllowList = Callable[[str], bool]
 
 def text_of(data: bytes) -> str:
     """Text from a device, cut to 4,096 bytes; bytes that are not UTF-8 come out escaped."""
-    return data[:_MAX_TEXT_BYTES].decode("utf-8", "backslashreplace")
+    whole = len(data) <= _MAX_TEXT_BYTES  # a character that the cut divides is left out, not escaped
+    return codecs.utf_8_decode(data[:_MAX_TEXT_BYTES], "backslashreplace", whole)[0]
 
 
 def attributes_of(attributes: Iterable[pb.Attribute], allowed: AllowList) -> Attributes:
@@ -57,7 +60,7 @@ def blocks_of(blocks: Sequence[pb.Block], allowed: AllowList) -> tuple[Block, ..
     """
     The blocks of a request, in order.
 
-    Raises `MalformedRequest`, by position, for a block that has neither kind nor name, or an unknown kind.
+    Raises `MalformedRequest`, by position, for a block that has neither kind nor name, an unknown kind, or an impossible part.
     """
     return tuple(_block_of(index, block, allowed) for index, block in enumerate(blocks))
 
@@ -72,7 +75,6 @@ def _block_of(index: int, block: pb.Block, allowed: AllowList) -> Block:
         raise MalformedRequest(
             f"blocks[{index}]: has neither kind nor name; set the name given to create_event_block, or a kind"
         )
-    part = Part(block.part.number, block.part.last, block.part.first_event) if block.HasField("part") else None
     return Block(
         kind=kind,
         name=name,
@@ -82,8 +84,17 @@ def _block_of(index: int, block: pb.Block, allowed: AllowList) -> Block:
         error=block.error if block.HasField("error") else None,
         attributes=attributes_of(block.attributes, allowed),
         run_index=block.run_index if block.HasField("run_index") and block.run_index < 2**63 else None,
-        part=part,
+        part=_part_of(index, block.part) if block.HasField("part") else None,
     )
+
+
+def _part_of(index: int, part: pb.Part) -> Part:
+    if part.first_event > _MAX_FIRST_EVENT:
+        raise MalformedRequest(
+            f"blocks[{index}].part.first_event: is {part.first_event}; it counts the events of earlier parts, "
+            f"at most {_MAX_FIRST_EVENT}"
+        )
+    return Part(part.number, part.last, part.first_event)
 
 
 def context_of(traceparent: bytes, tracestate: bytes) -> TraceContext | None:

@@ -56,7 +56,8 @@ def batch_of(
     payloads = (b"", *request.metadata)
     sieve = _Sieve(np.ones(n, np.bool_))
     _check(columns, sieve, name_faults, stream, payloads)
-    start = _starts(columns["start_delta"], columns["clock"])
+    _check_numbers(columns, sieve, names)
+    start = _starts(columns["start_delta"], np.minimum(columns["clock"], len(stream.clocks)))  # beyond: rejected rows
     kept = sieve.kept
     kind = columns["kind"][kept].astype(np.uint8)
     empty = np.array([not payload for payload in payloads], np.bool_)
@@ -116,7 +117,7 @@ def _name(identifier: pb.Identifier) -> tuple[Identifier, str, str]:
         case "number":
             number = identifier.number
             if number == -1 or not -_MAX_INT - 1 <= number <= _MAX_INT:
-                return 0, "identifier_out_of_range", f"is {number}; an int identifier is 0 to 2^31-1, -1 stands for none"
+                return 0, "identifier_out_of_range", f"is {number}; an int identifier has 32 bits, and -1 means none"
             return number, "", ""
         case "text":
             if not 0 < len(identifier.text) <= _MAX_NAME_BYTES:
@@ -175,6 +176,17 @@ def _check_names(
             reason,
             lambda row: f"identifiers[{int(index[row])}], used by event {row}: {name_faults[int(index[row])][1]}",
         )
+
+
+def _check_numbers(columns: dict[str, NDArray[Any]], sieve: _Sieve, names: tuple[Identifier, ...]) -> None:
+    """Only delegates go by numbers; to be called when rows with an unknown or faulty name are out."""
+    numbers = np.array([isinstance(name, int) for name in names] or [False], np.bool_)
+    index = np.minimum(columns["identifier"], len(numbers) - 1)
+    sieve.reject(
+        (columns["kind"] != EventKind.DELEGATE) & numbers[index],
+        "numeric_name",
+        lambda row: f"identifiers[{int(index[row])}], used by event {row}: is a number; only a DELEGATE event goes by one",
+    )
 
 
 def _starts(delta: NDArray[np.int64], clock: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -50,7 +50,7 @@ def http_app(
 
     async def upload(request: Request) -> Response:
         try:
-            message = upload_request(request.url.query)
+            message = upload_request(request.scope["query_string"])
             message.etdump = await read_body(request, max_request_bytes)
             answer = await intake.upload_etdump(message.SerializeToString(), request.headers.get(SENT_KEY))
         except ClientDisconnect:
@@ -81,21 +81,22 @@ def http_app(
     )
 
 
-def upload_request(query: str) -> pb.UploadETDumpRequest:
+def upload_request(query: bytes) -> pb.UploadETDumpRequest:
     """
-    The query of an upload as a request without its ETDump.
+    The query of an upload as a request without its ETDump; what is not UTF-8 arrives byte for byte, as it would by gRPC.
 
     Raises `MalformedRequest` for an unknown or repeated parameter and for a value that cannot be read.
     """
     message = pb.UploadETDumpRequest()
     seen: set[str] = set()
-    for key, value in parse_qsl(query, keep_blank_values=True):
+    text = query.decode("utf-8", "surrogateescape")
+    for key, value in parse_qsl(text, keep_blank_values=True, errors="surrogateescape"):
         if key in seen:
             raise MalformedRequest(f"query parameter {key[:64]!r}: is given twice; give it once")
         seen.add(key)
         if key.startswith("resource."):
-            attribute = message.stream.resource.add(key=key.removeprefix("resource.").encode())
-            attribute.value.text = value.encode()
+            attribute = message.stream.resource.add(key=_bytes(key.removeprefix("resource.")))
+            attribute.value.text = _bytes(value)
         elif key in _PARAMETERS:
             try:
                 _PARAMETERS[key](message, value)
@@ -109,7 +110,7 @@ def upload_request(query: str) -> pb.UploadETDumpRequest:
 
 def _set_model(message: pb.UploadETDumpRequest, value: str) -> None:
     name, _, version = value.partition("@")
-    message.stream.model.name, message.stream.model.version = name.encode(), version.encode()
+    message.stream.model.name, message.stream.model.version = _bytes(name), _bytes(version)
 
 
 def _set_stream(message: pb.UploadETDumpRequest, value: str) -> None:
@@ -134,6 +135,10 @@ def _set_anchor(message: pb.UploadETDumpRequest, value: str) -> None:
     _clock(message).anchor_ticks, _clock(message).anchor_unix_ns = _number(ticks, 64), _number(unix_ns, 63)
 
 
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
 def _clock(message: pb.UploadETDumpRequest) -> pb.Clock:
     return message.stream.clocks[0] if message.stream.clocks else message.stream.clocks.add()
 
@@ -151,7 +156,7 @@ def _setter(path: str, bits: int | None = None) -> Callable[[pb.UploadETDumpRequ
         target: Any = message
         for parent in parents:
             target = getattr(target, parent)
-        setattr(target, last, value.encode() if bits is None else _number(value, bits))
+        setattr(target, last, _bytes(value) if bits is None else _number(value, bits))
 
     return set_field
 
@@ -187,6 +192,10 @@ async def read_body(request: Request, limit: int) -> bytes:
             body += inflate.decompress(chunk, limit + 1 - len(body)) if inflate else chunk
         except zlib.error as error:
             raise MalformedRequest(f"the body is not gzip, as its Content-Encoding says: {error}") from error
+        if inflate and inflate.unused_data:
+            raise MalformedRequest(
+                f"the body goes on after its gzip ended, {len(body)} bytes decompressed; send one gzip member"
+            )
         if len(body) > limit:
             raise TooLarge(f"the body is over {limit} bytes; send less at once, or raise server.max_request_bytes")
     if inflate and not inflate.eof:

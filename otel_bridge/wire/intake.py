@@ -10,6 +10,7 @@ Invariants
 
 import asyncio
 import hashlib
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -45,19 +46,25 @@ class Watch(Protocol):
 
 
 class Receipts:
-    """Remembers the receipt of the last `max_entries` requests, so that a second attempt is given the first one's."""
+    """
+    Remembers the receipt of the last `max_entries` requests, so that a second attempt is given the first one's.
+
+    Thread-safe: large bodies are hashed off the event loop.
+    """
 
     def __init__(self, max_entries: int = 100_000) -> None:
         self._max_entries = max_entries
         self._known: OrderedDict[bytes, Receipt] = OrderedDict()
+        self._lock = threading.Lock()
 
     def first(self, body: bytes, receipt: Receipt) -> Receipt:
         """The receipt of the first request with this body."""
         key = hashlib.blake2b(body, digest_size=16).digest()
-        known = self._known.setdefault(key, receipt)
-        self._known.move_to_end(key)
-        if len(self._known) > self._max_entries:
-            self._known.popitem(last=False)
+        with self._lock:
+            known = self._known.setdefault(key, receipt)
+            self._known.move_to_end(key)
+            if len(self._known) > self._max_entries:
+                self._known.popitem(last=False)
         return known
 
 
@@ -85,7 +92,7 @@ class Intake:
 
         Raises `Rejected` and `Unavailable`.
         """
-        receipt = self._receipt(body, sent)
+        receipt = Receipt(self._now_ns(), _sent_ns(sent))
         admitted = await _off_loop(body, lambda: self._admit_events(body, receipt))
         await self._keep(admitted)
         return pb.ExportEventsResponse(
@@ -98,7 +105,7 @@ class Intake:
 
         Raises `Rejected` and `Unavailable`.
         """
-        receipt = self._receipt(body, sent)
+        receipt = Receipt(self._now_ns(), _sent_ns(sent))
         admitted = await _off_loop(body, lambda: self._admit_etdump(body, receipt))
         await self._keep(admitted)
         return pb.UploadETDumpResponse(
@@ -110,13 +117,11 @@ class Intake:
 
     def _admit_events(self, body: bytes, receipt: Receipt) -> Admitted:
         request = parse(pb.ExportEventsRequest, body)
-        self._note_drops(request.stream)
-        return admit_events(request, body, receipt, self._rules, self._build_of)
+        return admit_events(request, body, self._receipts.first(body, receipt), self._rules, self._build_of)
 
     def _admit_etdump(self, body: bytes, receipt: Receipt) -> Admitted:
         request = parse(pb.UploadETDumpRequest, body)
-        self._note_drops(request.stream)
-        return admit_etdump(request, receipt, self._rules, self._build_of)
+        return admit_etdump(request, self._receipts.first(body, receipt), self._rules, self._build_of)
 
     async def _keep(self, admitted: Admitted) -> None:
         if len(admitted.batch):
@@ -124,13 +129,8 @@ class Intake:
         self._watch.accepted(len(admitted.batch))
         for reason, events in admitted.rejected.items():
             self._watch.refused(events, reason)
-
-    def _note_drops(self, stream: pb.Stream) -> None:
-        for drop in stream.dropped[:16]:
-            self._watch.sender_dropped(drop.events, drop.reason.decode("utf-8", "backslashreplace")[:64] or "unknown")
-
-    def _receipt(self, body: bytes, sent: str | None) -> Receipt:
-        return self._receipts.first(body, Receipt(self._now_ns(), _sent_ns(sent)))
+        for reason, events in admitted.sender_dropped.items():  # not before: a refused request comes again
+            self._watch.sender_dropped(events, reason)
 
 
 def parse(message: type[M], body: bytes) -> M:

@@ -7,13 +7,13 @@ that balancers turn away; then no new requests; requests under way may end withi
 
 import asyncio
 import contextlib
+import math
 import socket
 from collections.abc import Generator, Sequence
 
 import grpc
 import uvicorn
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1._async import HealthServicer
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from starlette.applications import Starlette
 
@@ -29,21 +29,22 @@ class GrpcDoor:
     """A gRPC server with health and reflection. `max_request_bytes` holds after decompression (gRPC core checks it)."""
 
     def __init__(self, handlers: Sequence[Handler], max_request_bytes: int) -> None:
-        self._server = grpc.aio.server(
-            options=[
-                ("grpc.max_receive_message_length", max_request_bytes),
-                ("grpc.so_reuseport", 0),  # a second bridge on the port is a mistake, not a worker
-            ]
-        )
-        self._server.add_generic_rpc_handlers(tuple(handlers))
-        self._health = HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        reflection.enable_server_reflection(_REFLECTED, self._server)
+        self._handlers = tuple(handlers)
+        self._options = [
+            ("grpc.max_receive_message_length", max_request_bytes),
+            ("grpc.so_reuseport", 0),  # a second bridge on the port is a mistake, not a worker
+        ]
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # the stubs do not know it
+        self._server: grpc.aio.Server | None = None
         self.address = ""
 
     async def start(self, address: str) -> None:
         """Listen; `address` then holds the port that was bound. Raises `ConfigError`."""
         host, _ = split_address(address)
+        self._server = grpc.aio.server(options=self._options)  # here and not before: it takes the running loop
+        self._server.add_generic_rpc_handlers(self._handlers)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection(_REFLECTED, self._server)
         try:
             port = self._server.add_insecure_port(address)
         except RuntimeError as error:
@@ -59,14 +60,23 @@ class GrpcDoor:
 
     async def stop(self, grace_s: float) -> None:
         """Take no new requests and let those under way end within the grace."""
-        await self._server.stop(grace_s)
+        if self._server is not None:
+            await self._server.stop(grace_s)
 
 
 class HttpDoor:
-    """An HTTP server for an ASGI application."""
+    """An HTTP server for an ASGI application. When it stops, requests under way may end within `grace_s`."""
 
-    def __init__(self, app: Starlette) -> None:
-        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", http="httptools", server_header=False)
+    def __init__(self, app: Starlette, grace_s: float) -> None:
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            http="httptools",
+            server_header=False,
+            timeout_graceful_shutdown=math.ceil(grace_s),
+        )
         self._server = _Server(config)
         self._serving: asyncio.Task[None] | None = None
         self.address = ""
@@ -91,7 +101,7 @@ class HttpDoor:
                 await self._serving
 
     async def stop(self) -> None:
-        """Take no new requests, and wait for those under way."""
+        """Take no new requests, and let those under way end within the grace."""
         self._server.should_exit = True
         if self._serving is not None:
             await self._serving

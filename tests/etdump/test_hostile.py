@@ -76,8 +76,10 @@ def test_a_size_prefix_too_small_for_a_header_is_refused(read_etdump: Reader) ->
     """The prefix rules: what lies behind its length does not exist, though it be an ETDump."""
     data = write_etdump(SMALL)
     for size in range(len(data) - 4 - 8):  # the last string's padding and terminator may go
-        with pytest.raises(MalformedETDump):
+        with pytest.raises(MalformedETDump) as refusal:
             read_etdump(struct.pack("<I", size) + data[4:])
+        assert refusal.value.reason == "malformed_etdump"
+        assert ("too few for a header" in str(refusal.value)) == (size < 8)
 
 
 @pytest.mark.parametrize("word", [0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])

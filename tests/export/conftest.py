@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
 from support.certificates import Certificates, make_certificates
 from support.otlp_sink import OtlpSink
@@ -11,6 +12,10 @@ from support.otlp_sink import OtlpSink
 from otel_bridge.config.egress import ExportConfig
 from otel_bridge.export.build import build_exporter
 from otel_bridge.export.protocol import Exporter, Sent
+
+# gRPC starts its poller with the first channel and joins it when the last one is garbage. In tests that may be at any time, on
+# a running loop, where blockbuster rightly stops it half-way. One more count keeps the poller for the life of the process.
+grpc.aio.init_grpc_aio()
 
 Build = Callable[..., Exporter]
 Send = Callable[..., Sent]

@@ -68,7 +68,7 @@ def test_grpc_codes(send: Send, code: StatusCode) -> None:
 @over_grpc
 @pytest.mark.parametrize("code", [StatusCode.UNAVAILABLE, StatusCode.RESOURCE_EXHAUSTED])
 def test_retry_info(send: Send, code: StatusCode) -> None:
-    """RetryInfo is honoured where the specification has it, `grpc-status-details-bin`; RESOURCE_EXHAUSTED needs it to be retried."""
+    """RetryInfo is read from `grpc-status-details-bin`, as the specification says; without it RESOURCE_EXHAUSTED is final."""
     error = failure(send, Answer.grpc_failure(code, retry_after_s=1.25))
     assert isinstance(error, BackEndUnavailable)
     assert error.retry_after_s == 1.25

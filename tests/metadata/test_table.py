@@ -55,7 +55,6 @@ def test_a_package_offers_a_decoder_by_entry_point(tmp_path: Path, monkeypatch: 
     [
         ("raising", "raised RuntimeError"),
         ("nonsense", "gave int"),
-        ("unpicklable", ""),
     ],
 )
 def test_a_parser_that_fails_costs_its_attribute_only(function: str, said: str) -> None:

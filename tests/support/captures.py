@@ -11,7 +11,7 @@ import json
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -102,14 +102,18 @@ class Capture:
         """`maps.json` of the model."""
         return maps_of(self.model)
 
+    @cached_property
+    def methods(self) -> dict[int, str]:
+        """The method that each `Execute` block ran: the one with its delegate calls."""
+        methods = {}
+        for block in {event.block for event in self.events if event.block_name == "Execute"}:
+            ran = {event.instruction for event in self.events if event.block == block and event.name == "DELEGATE_CALL"}
+            (methods[block],) = [name for name, calls in self.maps["delegate_map"].items() if set(map(int, calls)) == ran]
+        return methods
+
     def method_of(self, event: Event) -> str | None:
-        """The method that the event's block ran: the one with its delegate calls; None: it loaded."""
-        if event.block_name != "Execute":
-            return None
-        ran = {each.instruction for each in self.events if each.block == event.block and each.name == "DELEGATE_CALL"}
-        fitting = [name for name, calls in self.maps["delegate_map"].items() if {int(call) for call in calls} == ran]
-        (method,) = fitting
-        return method
+        """The method that the event's block ran; None: it loaded."""
+        return self.methods.get(event.block)
 
     def parent_of(self, event: Event) -> Event | None:
         """The event that the event lies in: its instruction's next completion, else its block's root; None: it is the root."""
@@ -204,11 +208,15 @@ def maps_of(model: str) -> dict[str, Any]:
 
 def operators_of(model: str, method: str, handles: Sequence[int]) -> tuple[str, ...]:
     """Names of the operators of a method's handles, in the order of handles and of the graph."""
+    return tuple(name for handle in handles for own, name in _named_handles(model, method) if own == handle)
+
+
+@cache
+def _named_handles(model: str, method: str) -> list[tuple[int, str]]:
     with zipfile.ZipFile(FIXTURES / model / "model.etrecord") as record:
         program = json.loads(record.read(f"edge_dialect_exported_program/{method}"))
-    named = [(int(node["metadata"]["debug_handle"]), node["target"]) for node in _nodes(program)]
     prefix = "executorch.exir.dialects.edge.ops."
-    return tuple(target.removeprefix(prefix) for handle in handles for own, target in named if own == handle)
+    return [(int(node["metadata"]["debug_handle"]), node["target"].removeprefix(prefix)) for node in _nodes(program)]
 
 
 def _nodes(program: dict[str, Any]) -> Iterator[dict[str, Any]]:

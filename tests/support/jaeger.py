@@ -169,6 +169,8 @@ def _value(value: Any) -> Value:
     match kind:
         case "intValue":
             return int(content)
+        case "doubleValue":
+            return float(content)  # 1024.0 is written as 1024
         case "bytesValue":
             return base64.b64decode(content)
         case "arrayValue":

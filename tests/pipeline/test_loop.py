@@ -1,0 +1,173 @@
+"""Each event that leaves the spool ends once."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.scenes import batch_of, batches, call, execute, runtime, spans_in, stages_with
+
+from otel_bridge.errors import BackEndUnavailable, ExportRejected
+from otel_bridge.export.protocol import Sent
+from otel_bridge.model.events import EventBatch
+from otel_bridge.pipeline.loop import Pipeline
+from otel_bridge.pipeline.stages import Stages
+from otel_bridge.spans.assemble import Payload
+from otel_bridge.spans.scene import Scene
+from otel_bridge.spool.memory import MemorySpool
+
+Run = Callable[[Any], Any]
+
+
+@dataclass
+class Books:
+    """A ledger that remembers."""
+
+    emitted_events: int = 0
+    emitted_spans: int = 0
+    drops: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[str] = field(default_factory=Counter)
+
+    def emitted(self, events: int, spans: int) -> None:
+        """The back end took the spans of these events."""
+        self.emitted_events += events
+        self.emitted_spans += spans
+
+    def dropped(self, events: int, reason: str, spans: int = 0) -> None:  # noqa: ARG002 - as the protocol says
+        """Events were given up."""
+        self.drops[reason] += events
+
+    def resolved(self, events: int, status: str, delegate: str) -> None:  # noqa: ARG002 - as the protocol says
+        """Delegate events got a status."""
+        self.statuses[status] += events
+
+
+class BackEnd:
+    """An exporter that answers by a script, and then takes everything."""
+
+    def __init__(self, *answers: Sent | Exception) -> None:
+        self.answers = list(answers)
+        self.taken: list[bytes] = []
+
+    async def send(self, payload: bytes) -> Sent:
+        """Answer as the script says."""
+        answer = self.answers.pop(0) if self.answers else Sent()
+        if isinstance(answer, Exception):
+            raise answer
+        self.taken.append(payload)
+        return answer
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class Stuck(BackEnd):
+    """A back end that never answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = asyncio.Event()
+
+    async def send(self, payload: bytes) -> Sent:
+        """Wait for ever."""
+        self.taken.append(payload)
+        self.reached.set()
+        await asyncio.Event().wait()
+        return Sent()
+
+
+def inference(position: int, events: int = 4) -> EventBatch:
+    """A batch of one inference."""
+    calls = [call("OPERATOR_CALL", n, n, n + 1) for n in range(events - 1)]
+    return batch_of((execute(position), [*calls, runtime("Method::execute", 0, 99)]))
+
+
+async def drain(batches: list[EventBatch], back_end: BackEnd, stages: Stages, limit: int = 10**6) -> Books:
+    """Run a pipeline over the batches until nothing is left."""
+    books = Books()
+    spool = MemorySpool(10**9)
+    for batch in batches:
+        await spool.append(batch)
+    spool.close()
+    await Pipeline(spool, stages, back_end, books, limit).run()
+    assert spool.events == 0
+    return books
+
+
+def test_events_that_the_back_end_takes_are_emitted(run: Run) -> None:
+    """Every event once, and every span is at the back end."""
+    back_end = BackEnd()
+    books = run(drain([inference(n) for n in range(5)], back_end, stages_with()))
+    assert (books.emitted_events, books.emitted_spans, dict(books.drops)) == (20, 20, {})
+    assert len(spans_in([Payload(data, 0, 0) for data in back_end.taken])) == 20
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [(ExportRejected("no"), "export_rejected"), (BackEndUnavailable("gone"), "back_end_unavailable")],
+)
+def test_what_the_back_end_refuses_is_dropped_with_its_reason(run: Run, answer: Exception, reason: str) -> None:
+    """A refused request costs its own events; the next request goes on."""
+    books = run(drain([inference(0), inference(1)], BackEnd(answer), stages_with(), limit=150))
+    assert books.emitted_events + books.drops[reason] == 8
+    assert 0 < books.drops[reason] < 8
+
+
+def test_partial_success_is_counted(run: Run) -> None:
+    """Spans that the back end did not take are not called emitted."""
+    books = run(drain([inference(0)], BackEnd(Sent(rejected_spans=3, message="no room")), stages_with()))
+    assert (books.emitted_events, dict(books.drops)) == (1, {"partial_success": 3})
+
+
+def test_a_batch_that_cannot_be_processed_costs_itself(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """Its neighbours in the same pass are emitted, and the pipeline goes on."""
+
+    class Touchy(Stages):
+        """Stages with a defect that one batch meets."""
+
+        def run(self, batch: EventBatch) -> Scene:
+            """Fail on any batch that holds block 1."""
+            if any(block.position == 1 for block in batch.blocks):
+                raise ZeroDivisionError
+            return super().run(batch)
+
+    whole = stages_with()
+    stages = Touchy(whole._mappings, whole._decoders, 10**6)
+    books = run(drain([inference(n) for n in range(3)], BackEnd(), stages))
+    assert (books.emitted_events, dict(books.drops)) == (8, {"internal": 4})
+    assert "cannot be processed" in caplog.text
+
+
+def test_what_is_on_its_way_when_time_is_up_is_dropped_once(run: Run) -> None:
+    """A stop that is cut short counts what it leaves."""
+    stages = stages_with()
+
+    async def go() -> tuple[Books, int]:
+        books, spool, back_end = Books(), MemorySpool(10**9), Stuck()
+        for n in range(3):
+            await spool.append(inference(n))
+        spool.close()
+        running = asyncio.create_task(Pipeline(spool, stages, back_end, books, 10**6).run(workers=1))
+        await back_end.reached.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return books, spool.events
+
+    books, left = run(go())
+    assert books.drops["shutdown"] + left == 12
+    assert books.emitted_events == 0
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(batches(), max_size=4), st.integers(100, 3000), st.data())
+def test_the_books_balance(parts: list[EventBatch], limit: int, data: st.DataObject) -> None:
+    """For any batches and any answers: events in = events emitted + events dropped."""
+    answer = st.sampled_from([Sent(), Sent(2, "x"), ExportRejected("no"), BackEndUnavailable("later")])
+    script = data.draw(st.lists(answer, max_size=6))
+    with asyncio.Runner() as runner:
+        books = runner.run(drain(parts, BackEnd(*script), stages_with(), limit))
+    assert sum(map(len, parts)) == books.emitted_events + books.drops.total()
