@@ -42,7 +42,7 @@ def inspect(*, dump: Path, source: Path | None, method: str | None, form: str, *
         replayed = offline.replay(upload_of(dump, method=method, **clock))
     finally:
         offline.close()
-    rows = tabulate(replayed.scene, [inference.method for inference in replayed.scene.inferences])
+    rows = tabulate(replayed.scene)
     if form == "json":
         click.echo(json.dumps([_record(row) for row in rows], indent=2))
     elif form == "csv":

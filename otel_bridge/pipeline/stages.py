@@ -25,11 +25,13 @@ from otel_bridge.metadata.table import Decoders
 from otel_bridge.model.events import EventBatch, EventKind
 from otel_bridge.model.resolution import Status
 from otel_bridge.spans import attributes as at
-from otel_bridge.spans.compile import Templates
+from otel_bridge.spans.compile import Template, Templates
 from otel_bridge.spans.describe import Face, describe, describe_root
 from otel_bridge.spans.encode import span_attributes
+from otel_bridge.spans.ids import trace_ids
+from otel_bridge.spans.inference import Inference, inference_of, is_shared
 from otel_bridge.spans.place import Timeline, place
-from otel_bridge.spans.scene import Decoded, Inference, Scene, Template, inference_of, resource_of
+from otel_bridge.spans.scene import Decoded, Scene, resource_of
 from otel_bridge.spans.tails import distinct
 from otel_bridge.spans.tree import Tree, grow
 
@@ -48,6 +50,7 @@ class Work:
     templates: list[Template] = field(default_factory=list)
     template: NDArray[np.int64] = field(init=False)
     inferences: list[Inference] = field(default_factory=list)
+    inference: NDArray[np.int64] = field(init=False)
     metadata: list[Decoded] = field(default_factory=list)
     decoded: NDArray[np.int64] = field(init=False)
 
@@ -82,6 +85,8 @@ class Stages:
             work.tree,
             work.timeline,
             tuple(work.inferences),
+            work.inference,
+            tuple(trace_ids(batch.streams, batch.blocks)),
             tuple(work.templates),
             work.template,
             tuple(work.metadata),
@@ -94,6 +99,7 @@ class Stages:
             self._attribute,  # first: the method decides what an instruction means
             self._align,
             self._resolve,  # before decode: the resolution names the delegate whose decoder applies
+            self._infer,
             self._decode,
         )
 
@@ -128,11 +134,23 @@ class Stages:
             ]
         )
         work.templates = [self._template(work, row) for row in first.tolist()]
-        for index, block in enumerate(batch.blocks):
-            model, method = batch.streams[block.stream].model.name, work.attributions[index].method_name
-            face = partial(describe_root, block.kind, block.name, model, method)
-            root = self._templates.get((block.kind, block.name, model, method), face)
-            work.inferences.append(inference_of(batch, index, root, method, failed=bool(tree.failed[index])))
+
+    def _infer(self, work: Work) -> None:
+        batch = work.batch
+        numbers: dict[tuple[object, ...], int] = {}
+        chosen: list[int] = []
+        for block, attribution, failed in zip(batch.blocks, work.attributions, work.tree.failed.tolist(), strict=True):
+            method = attribution.method_name
+            key = (block.stream, block.kind, block.name, method, block.error, failed) if is_shared(block) else (len(chosen),)
+            number = numbers.get(key)
+            if number is None:
+                number = numbers[key] = len(work.inferences)
+                stream = batch.streams[block.stream]
+                named = (block.kind, block.name, stream.model.name, method)
+                root = self._templates.get(named, partial(describe_root, *named))
+                work.inferences.append(inference_of(stream, block, root, method, failed=failed))
+            chosen.append(number)
+        work.inference = np.array(chosen, np.int64)
 
     def _template(self, work: Work, row: int) -> Template:
         batch = work.batch

@@ -52,16 +52,12 @@ class Row:
         return self.kind is EventKind.DELEGATE
 
 
-def tabulate(scene: Scene, methods: list[str | None]) -> list[Row]:
-    """
-    The rows of a scene, in the order in which they first occur.
-
-    `methods` gives the method of each block; None: not known.
-    """
+def tabulate(scene: Scene) -> list[Row]:
+    """The rows of a scene, in the order in which they first occur."""
     batch, tree = scene.batch, scene.tree
     if not len(batch):
         return []
-    subjects = [methods[i] or block.name for i, block in enumerate(batch.blocks)]
+    subjects = [scene.inference_at(index).method or block.name for index, block in enumerate(batch.blocks)]
     numbers = {subject: number for number, subject in enumerate(dict.fromkeys(subjects))}
     subject = np.array([numbers[s] for s in subjects], np.int64)[tree.block]
     columns = [subject, batch.instruction.astype(np.int64) + 1, batch.kind.astype(np.int64), batch.name.astype(np.int64)]

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.spans import encode, ids
-from otel_bridge.spans.rows import columns_of, prototype, write_rows
+from otel_bridge.spans.rows import Columns, prototype, write_rows
 from otel_bridge.spans.scene import Scene
-from otel_bridge.spans.tails import root_tail, tails_of
+from otel_bridge.spans.tails import root_tails_of, tails_of
 from otel_bridge.spans.tree import NOWHERE
 
 
@@ -30,11 +30,18 @@ class Payload:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Piece:
-    """Spans of one stream and one length, end to end; `is_event` bool[spans] tells those that are rows of the batch."""
+class _Rows:
+    """
+    The spans of a scene as rows of bytes, streams one after the other.
+
+    offsets   int64[n + 1]   where each row begins
+    stream    int64[n]       stream of each row
+    is_event  bool[n]        whether it is a row of the batch, not a root of the bridge's making
+    """
 
     data: memoryview
-    row_bytes: int
+    offsets: NDArray[np.int64]
+    stream: NDArray[np.int64]
     is_event: NDArray[np.bool_]
 
 
@@ -42,115 +49,104 @@ def assemble(scene: Scene, limit_bytes: int) -> list[Payload]:
     """
     The spans of a scene as requests of at most about `limit_bytes`; one span that is larger makes a larger request.
 
-    Spans are grouped by resource; a stream that does not fit goes over several requests.
+    Spans are grouped by resource, in the order of the batch; a stream that does not fit goes over several requests.
     """
+    if not len(scene.batch):
+        return []
+    rows = _rows(scene)
     sealing = _Sealing(limit_bytes)
-    for stream, pieces in sorted(_pieces(scene).items()):
-        sealing.add(encode.resource_head(scene.resources[stream]), pieces)
+    edges = [*np.flatnonzero(np.diff(rows.stream, prepend=-1)).tolist(), len(rows.stream)]
+    for first, last in pairwise(edges):
+        resource = scene.resources[rows.stream[first]]
+        sealing.add(encode.resource_head(resource), rows, first, last)
     return sealing.finish()
 
 
-def _pieces(scene: Scene) -> dict[int, list[_Piece]]:
-    """The spans of each stream."""
-    batch, tree, timeline = scene.batch, scene.tree, scene.timeline
+def _rows(scene: Scene) -> _Rows:
+    batch, tree = scene.batch, scene.tree
     n = len(batch)
-    emitted = np.flatnonzero(scene.has_root_span)
-    root_row = tree.root[emitted]
-    made = emitted[root_row == NOWHERE]
+    roots = np.flatnonzero(scene.has_root_span)
+    root_row = tree.root[roots]
+    made = roots[root_row == NOWHERE]
     root_row[root_row == NOWHERE] = n + np.arange(len(made))
-    if not n + len(made):
-        return {}
-
     is_root = np.zeros(n + len(made), np.bool_)
     is_root[root_row] = True
-    tails, tail = tails_of(scene)
-    tail = np.concatenate((tail, np.zeros(len(made), np.int64)))
-    tail[root_row] = np.arange(len(tails), len(tails) + len(emitted))
-    tails += [root_tail(scene, b, r if r < n else None) for b, r in zip(emitted.tolist(), root_row.tolist(), strict=True)]
 
+    tails, tail = tails_of(scene)
+    root_tails, root_tail = root_tails_of(scene, roots, root_row)
+    tail = np.concatenate((tail, np.zeros(len(made), np.int64)))
+    tail[root_row] = root_tail + len(tails)
     block = np.concatenate((tree.block, made))
+    stream = np.array([b.stream for b in batch.blocks], np.int64)[block]
+    columns = _columns(scene, block, made, is_root)
+    which = tail * 2 + columns.parented
+    order = np.argsort(stream, kind="stable") if len(made) else np.arange(n)
+    prototypes = [prototype(each, parented=parented) for each in tails + root_tails for parented in (False, True)]
+    data, offsets = write_rows(prototypes, which[order], columns.take(order))
+    return _Rows(data.data, offsets, stream[order], order < n)
+
+
+def _columns(scene: Scene, block: NDArray[np.int64], made: NDArray[np.int64], is_root: NDArray[np.bool_]) -> Columns:
+    tree, timeline, inferences = scene.tree, scene.timeline, scene.inferences
     at_root = np.full(len(made), ids.ROOT_PLACE, np.uint64)
     place = np.concatenate((tree.place, at_root))
     place[is_root] = ids.ROOT_PLACE
-    columns = columns_of(
-        scene.inferences,
-        block,
-        (place, np.concatenate((tree.parent_place, at_root))),
-        (
-            np.concatenate((timeline.start, timeline.root_start[made])),
-            np.concatenate((timeline.end, timeline.root_end[made])),
-        ),
-        is_root,
+    derived = np.frombuffer(b"".join(scene.derived), np.uint8).reshape(-1, 16)
+    keys = derived.view(">u8").astype(np.uint64)[block]
+    parent = ids.span_ids(np.concatenate((tree.parent_place, at_root)), keys)
+    inference = scene.inference[block]
+    of_app = np.array([int.from_bytes(each.parent, "big") for each in inferences], np.uint64)
+    parent[is_root] = of_app[inference[is_root]]
+    trace = derived[block]
+    foreign = np.array([bool(each.trace_id) for each in inferences], np.bool_)[inference]
+    if foreign.any():
+        traces = np.frombuffer(b"".join(each.trace_id or bytes(16) for each in inferences), np.uint8).reshape(-1, 16)
+        trace[foreign] = traces[inference[foreign]]
+    flags = np.array([(each.flags, each.root_flags) for each in inferences], np.uint32)
+    return Columns(
+        trace=trace,
+        span=ids.span_ids(place, keys),
+        parent=parent,
+        parented=parent != 0,
+        start=np.concatenate((timeline.start, timeline.root_start[made])),
+        end=np.concatenate((timeline.end, timeline.root_end[made])),
+        flags=flags[inference, is_root.astype(np.int64)],
     )
-    in_app_trace = np.array([bool(inference.parent) for inference in scene.inferences], np.bool_)
-    parented = ~is_root | in_app_trace[block]
-    prototypes = [prototype(tail, parented=parented) for tail in tails for parented in (False, True)]
-    which = tail * 2 + parented
-    length = np.array([len(p) for p in prototypes], np.int64)[which]
-    stream = np.array([b.stream for b in batch.blocks], np.int64)[block]
-
-    order = np.lexsort((stream, length))  # stable, so rows of one kind keep the order of the batch
-    pieces: dict[int, list[_Piece]] = {}
-    for low, high in pairwise(_edges(length[order])):
-        rows = order[low:high]
-        used, local = np.unique(which[rows], return_inverse=True)
-        written = write_rows([prototypes[number] for number in used], local, columns, rows)
-        size = int(length[rows[0]])
-        for first, last in pairwise(_edges(stream[rows])):
-            piece = _Piece(written[first * size : last * size], size, rows[first:last] < n)
-            pieces.setdefault(int(stream[rows[first]]), []).append(piece)
-    return pieces
-
-
-def _edges(ordered: NDArray[np.int64]) -> list[int]:
-    """Where runs of equal values begin, and the end."""
-    return [*np.flatnonzero(np.diff(ordered, prepend=-1)).tolist(), len(ordered)]
 
 
 class _Sealing:
-    """Packs spans into requests, each with the resource they belong to."""
+    """Packs rows into requests, each with the resource they belong to."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._sealed: list[Payload] = []
-        self._resources: list[bytes | memoryview] = []
+        self._pieces: list[bytes | memoryview] = []
         self._bytes = self._spans = self._events = 0
 
-    def add(self, resource_head: bytes, pieces: list[_Piece]) -> None:
-        """Add the spans of one resource, over as many requests as they need."""
-        spans: list[memoryview] = []
-        for piece in pieces:
-            done, count = 0, len(piece.is_event)
-            while done < count:
-                room = (self._limit - self._bytes) // piece.row_bytes
-                if room <= 0 and self._spans:
-                    self._close_resource(resource_head, spans)
-                    self._close_request()
-                    spans = []
-                    continue
-                taken = min(max(room, 1), count - done)
-                spans.append(piece.data[done * piece.row_bytes : (done + taken) * piece.row_bytes])
-                self._bytes += taken * piece.row_bytes
-                self._spans += taken
-                self._events += int(piece.is_event[done : done + taken].sum())
-                done += taken
-        self._close_resource(resource_head, spans)
+    def add(self, resource_head: bytes, rows: _Rows, first: int, last: int) -> None:
+        """Add the rows of one resource, over as many requests as they need."""
+        while first < last:
+            room = self._limit - self._bytes
+            end = int(np.searchsorted(rows.offsets, rows.offsets[first] + room, "right")) - 1
+            if end <= first and self._spans:
+                self._close_request()
+                continue
+            end = min(max(end, first + 1), last)
+            spans = rows.data[rows.offsets[first] : rows.offsets[end]]
+            scope = encode.field(2, len(encode.SCOPE_HEAD) + len(spans)) + encode.SCOPE_HEAD
+            self._pieces += [encode.field(1, len(resource_head) + len(scope) + len(spans)), resource_head, scope, spans]
+            self._bytes += len(spans)
+            self._spans += end - first
+            self._events += int(rows.is_event[first:end].sum())
+            first = end
 
     def finish(self) -> list[Payload]:
         """All requests."""
         self._close_request()
         return self._sealed
 
-    def _close_resource(self, head: bytes, spans: list[memoryview]) -> None:
-        if not spans:
-            return
-        in_scope = len(encode.SCOPE_HEAD) + sum(len(piece) for piece in spans)
-        scope_field = encode.field(2, in_scope)
-        self._resources += [encode.field(1, len(head) + len(scope_field) + in_scope), head, scope_field, encode.SCOPE_HEAD]
-        self._resources += spans
-
     def _close_request(self) -> None:
         if self._spans:
-            self._sealed.append(Payload(b"".join(self._resources), self._spans, self._events))
-        self._resources = []
+            self._sealed.append(Payload(b"".join(self._pieces), self._spans, self._events))
+        self._pieces = []
         self._bytes = self._spans = self._events = 0

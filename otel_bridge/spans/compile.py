@@ -6,13 +6,21 @@ Invariant: a template depends on its key alone, so it may be evicted and made ag
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 
 from otel_bridge.spans.describe import Face
 from otel_bridge.spans.encode import span_face
-from otel_bridge.spans.scene import Template
 
 _OBJECTS_BYTES = 1200
 """About what the Python objects of a template and its key take beside its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A face, and the same as a fragment of a serialised `Span` (name, kind, attributes)."""
+
+    face: Face
+    encoded: bytes
 
 
 class Templates:

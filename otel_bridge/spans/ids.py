@@ -17,6 +17,8 @@ span id  = a bijection of 64 bits (xor-shift-multiply, the finaliser of SplitMix
 """
 
 import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,19 +40,30 @@ MAX_OCCURRENCES = 2**23
 
 def trace_id(stream: Stream, block: Block) -> bytes:
     """16 bytes, not all zero, of one block. The parts of a split inference, sent in consecutive requests, share one."""
-    sequence = stream.sequence - (block.part.number if block.part else 0)
-    request = stream.content or (sequence % 2**64).to_bytes(8, "big")
-    parts = (
-        stream.tenant.encode("utf-8", "surrogatepass"),
-        stream.stream_id,
-        request,
-        (block.position % 2**64).to_bytes(8, "big"),
-    )
+    return next(trace_ids((stream,), (replace(block, stream=0),)))
+
+
+def trace_ids(streams: Sequence[Stream], blocks: Iterable[Block]) -> Iterator[bytes]:
+    """The trace id of each block; what the blocks of one request share is hashed once."""
+    seeds: dict[tuple[int, int], hashlib.blake2b] = {}
+    for block in blocks:
+        part = block.part.number if block.part is not None else 0
+        seed = seeds.get((block.stream, part))
+        if seed is None:
+            seed = seeds[block.stream, part] = _seed(streams[block.stream], part)
+        hashed = seed.copy()
+        hashed.update((block.position % 2**64).to_bytes(8, "big"))
+        digest = hashed.digest()
+        yield digest if any(digest) else b"\x01" * 16
+
+
+def _seed(stream: Stream, part: int) -> hashlib.blake2b:
+    request = stream.content or ((stream.sequence - part) % 2**64).to_bytes(8, "big")
     hashed = hashlib.blake2b(digest_size=16, person=b"otel-bridge/1")
-    for part in parts:
-        hashed.update(len(part).to_bytes(4, "big") + part)
-    digest = hashed.digest()
-    return digest if any(digest) else b"\x01" * 16
+    for piece in (stream.tenant.encode("utf-8", "surrogatepass"), stream.stream_id, request):
+        hashed.update(len(piece).to_bytes(4, "big") + piece)
+    hashed.update((8).to_bytes(4, "big"))  # the length of the position, which follows
+    return hashed
 
 
 def place_by_row(row: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -79,8 +92,3 @@ def span_ids(places: NDArray[np.uint64], keys: NDArray[np.uint64]) -> NDArray[np
     mixed = (mixed ^ (mixed >> _S27)) * _M2
     mixed = mixed ^ (mixed >> _S31) ^ keys[:, 1]
     return np.where(mixed == 0, np.uint64(1), mixed)
-
-
-def key_of(derived_trace_id: bytes) -> tuple[int, int]:
-    """The key for `span_ids`: the halves of a derived trace id, also where the span goes into a trace of the app."""
-    return int.from_bytes(derived_trace_id[:8], "big"), int.from_bytes(derived_trace_id[8:], "big")

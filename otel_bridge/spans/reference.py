@@ -39,13 +39,13 @@ def _span(scene: Scene, row: int) -> Span:
     if scene.tree.root[block] == row:
         return _root(scene, block, row)
     face = scene.templates[scene.template[row]].face
-    inference = scene.inferences[block]
+    inference = scene.inference_at(block)
     decoded = int(scene.decoded[row])
     attributes = face.attributes + (scene.metadata[decoded].attributes if decoded >= 0 else ()) + extra_attributes(scene, row)
     return Span(
-        trace_id=inference.trace_id,
-        span_id=_span_id(inference.derived, int(scene.tree.place[row])),
-        parent_span_id=_span_id(inference.derived, int(scene.tree.parent_place[row])),
+        trace_id=inference.trace_id or scene.derived[block],
+        span_id=_span_id(scene.derived[block], int(scene.tree.place[row])),
+        parent_span_id=_span_id(scene.derived[block], int(scene.tree.parent_place[row])),
         trace_state=inference.state,
         flags=inference.flags,
         name=face.name,
@@ -57,12 +57,12 @@ def _span(scene: Scene, row: int) -> Span:
 
 
 def _root(scene: Scene, block: int, row: int | None) -> Span:
-    inference = scene.inferences[block]
+    inference = scene.inference_at(block)
     face = inference.root.face
     attributes = face.attributes + inference.attributes + (extra_attributes(scene, row) if row is not None else ())
     span = Span(
-        trace_id=inference.trace_id,
-        span_id=_span_id(inference.derived, ids.ROOT_PLACE),
+        trace_id=inference.trace_id or scene.derived[block],
+        span_id=_span_id(scene.derived[block], ids.ROOT_PLACE),
         parent_span_id=inference.parent,
         trace_state=inference.state,
         flags=inference.root_flags,
@@ -84,7 +84,7 @@ def _root(scene: Scene, block: int, row: int | None) -> Span:
 def _span_id(derived: bytes, place: int) -> bytes:
     """The derivation of spans/ids.py in Python integers."""
     mask = 2**64 - 1
-    first, second = ids.key_of(derived)
+    first, second = int.from_bytes(derived[:8], "big"), int.from_bytes(derived[8:], "big")
     mixed = (place + first) & mask
     mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & mask
     mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & mask

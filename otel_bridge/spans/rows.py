@@ -1,106 +1,90 @@
 """
-Rows of bytes: spans of equal length as one two-dimensional array.
+Spans as rows of bytes.
 
-A row is a head of fixed width with ids and times, and a tail (spans/tails.py):
+A row is a head with ids and times, and a tail that many rows share (spans/tails.py):
 
-    0x12 len | 0a 10 trace id | 12 08 span id | 39 start | 41 end | 85 01 flags | [22 08 parent id] | tail
-     field 2    16 B             8 B             8 B LE     8 B LE   4 B LE         8 B
+    12 len | [22 08 parent id] | 0a 10 trace id | 12 08 span id | 39 start | 41 end | 85 01 flags | tail
+    field 2     8 B                 16 B             8 B            8 B LE     8 B LE   4 B LE
     of ScopeSpans
+
+Rows are joined from prototypes, whose ids and times are zero, and those are then written over all rows at once.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
-from otel_bridge.spans import encode, ids
-from otel_bridge.spans.scene import Inference
+from otel_bridge.spans import encode
 
-_TRACE, _SPAN, _START, _END, _FLAGS, _PARENT = 2, 20, 29, 38, 48, 54
-"""Offsets in a row, counted from the end of its length prefix."""
 _HEAD = b"\x0a\x10" + bytes(16) + b"\x12\x08" + bytes(8) + b"\x39" + bytes(8) + b"\x41" + bytes(8) + b"\x85\x01" + bytes(4)
 _PARENT_FIELD = b"\x22\x08" + bytes(8)
+_TRACE, _SPAN, _START, _END, _FLAGS = slice(2, 18), slice(20, 28), slice(29, 37), slice(38, 46), slice(48, 52)
 
 
-def prototype(tail: bytes, *, parented: bool) -> bytes:
-    """A whole row with this tail, its ids and times all zero."""
-    content = _HEAD + (_PARENT_FIELD if parented else b"") + tail
-    return encode.field(2, len(content)) + content
+@dataclass(frozen=True, slots=True)
+class Prototype:
+    """A row with ids and times of zero, and where its head begins."""
+
+    data: bytes
+    head: int
+
+
+def prototype(tail: bytes, *, parented: bool) -> Prototype:
+    """The row of a tail, with or without a parent."""
+    parent = _PARENT_FIELD if parented else b""
+    prefix = encode.field(2, len(parent) + len(_HEAD) + len(tail))
+    return Prototype(prefix + parent + _HEAD + tail, len(prefix) + len(parent))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """
-    What differs between rows of one tail, as bytes.
-
-    trace uint8[n, 16]; span, parent uint8[n, 8] big-endian; start, end uint8[n, 8] and flags uint8[n, 4] little-endian.
-    """
+    """What differs between rows of one tail: traces uint8[n, 16], span ids and parents uint64[n], times int64[n], flags."""
 
     trace: NDArray[np.uint8]
-    span: NDArray[np.uint8]
-    parent: NDArray[np.uint8]
-    start: NDArray[np.uint8]
-    end: NDArray[np.uint8]
-    flags: NDArray[np.uint8]
+    span: NDArray[np.uint64]
+    parent: NDArray[np.uint64]
+    parented: NDArray[np.bool_]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    flags: NDArray[np.uint32]
+
+    def take(self, order: NDArray[np.int64]) -> "Columns":
+        """The same rows in another order."""
+        return Columns(*(getattr(self, column.name)[order] for column in fields(self)))
 
 
-def columns_of(
-    inferences: tuple[Inference, ...],
-    block: NDArray[np.int64],
-    places: tuple[NDArray[np.uint64], NDArray[np.uint64]],
-    times: tuple[NDArray[np.int64], NDArray[np.int64]],
-    is_root: NDArray[np.bool_],
-) -> Columns:
-    """The columns of n spans: `block` indexes `inferences`, `places` are the span's and its parent's, `times` start and end."""
-    keys = np.array([ids.key_of(inference.derived) for inference in inferences], np.uint64)[block]
-    parent = _big_endian(ids.span_ids(places[1], keys))
-    of_app = np.frombuffer(b"".join(inference.parent or bytes(8) for inference in inferences), np.uint8).reshape(-1, 8)
-    parent[is_root] = of_app[block[is_root]]
-    traces = np.frombuffer(b"".join(inference.trace_id for inference in inferences), np.uint8).reshape(-1, 16)
-    flags = np.array([(inference.flags, inference.root_flags) for inference in inferences], "<u4")
-    return Columns(
-        traces[block],
-        _big_endian(ids.span_ids(places[0], keys)),
-        parent,
-        _little_endian(times[0]),
-        _little_endian(times[1]),
-        flags[block, is_root.astype(np.int64)].astype("<u4").view(np.uint8).reshape(-1, 4),
-    )
+def write_rows(
+    prototypes: list[Prototype], which: NDArray[np.int64], columns: Columns
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """All rows end to end, and int64[n + 1] where each begins; `which` chooses the prototype of each."""
+    n = len(which)
+    rows = [each.data for each in prototypes]
+    data = np.frombuffer(bytearray().join(map(rows.__getitem__, which.tolist())), np.uint8)
+    offsets = np.zeros(n + 1, np.int64)
+    np.cumsum(np.array([len(row) for row in rows], np.int64)[which], out=offsets[1:])
+    begin = offsets[:-1] + np.array([each.head for each in prototypes], np.int64)[which]
+
+    heads = np.empty((n, len(_HEAD)), np.uint8)
+    heads[:] = np.frombuffer(_HEAD, np.uint8)
+    heads[:, _TRACE] = columns.trace
+    heads[:, _SPAN] = _bytes(columns.span, ">u8")
+    heads[:, _START] = _bytes(columns.start, "<u8")
+    heads[:, _END] = _bytes(columns.end, "<u8")
+    heads[:, _FLAGS] = _bytes(columns.flags, "<u4")
+    _overwrite(data, begin, heads)
+    child = np.flatnonzero(columns.parented)
+    _overwrite(data, begin[child] - 8, _bytes(columns.parent[child], ">u8"))
+    return data, offsets
 
 
-def write_rows(prototypes: list[bytes], which: NDArray[np.int64], columns: Columns, rows: NDArray[np.int64]) -> memoryview:
-    """
-    Rows of one length as one run of bytes.
-
-    `prototypes` are of equal length, `which` chooses one a row, `rows` are the rows of `columns` to write.
-    """
-    matrix = np.frombuffer(b"".join(prototypes), np.uint8).reshape(len(prototypes), -1)[which]
-    head = _prefix(prototypes[0])
-    for offset, column in (
-        (_TRACE, columns.trace),
-        (_SPAN, columns.span),
-        (_START, columns.start),
-        (_END, columns.end),
-        (_FLAGS, columns.flags),
-    ):
-        matrix[:, head + offset : head + offset + column.shape[1]] = column[rows]
-    has_parent = np.array([p[head + _PARENT - 2 : head + _PARENT] == b"\x22\x08" for p in prototypes], np.bool_)[which]
-    chosen = np.flatnonzero(has_parent)
-    if len(chosen):  # else a row may be too short for the field
-        matrix[chosen, head + _PARENT : head + _PARENT + 8] = columns.parent[rows[chosen]]
-    return matrix.reshape(-1).data
+def _overwrite(data: NDArray[np.uint8], at: NDArray[np.int64], values: NDArray[np.uint8]) -> None:
+    """Write each row of `values` to where `at` says; a view of every run of that width lets numpy copy whole rows."""
+    if len(at):
+        width = values.shape[1]
+        runs = np.ndarray((len(data) - width + 1,), f"V{width}", buffer=data, strides=(1,))
+        runs[at] = np.ascontiguousarray(values).view(f"V{width}")[:, 0]
 
 
-def _prefix(row: bytes) -> int:
-    length = 1
-    while row[length] & 0x80:
-        length += 1
-    return length + 1
-
-
-def _big_endian(values: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    return values.astype(">u8").view(np.uint8).reshape(-1, 8)
-
-
-def _little_endian(values: NDArray[np.int64]) -> NDArray[np.uint8]:
-    return values.astype("<u8").view(np.uint8).reshape(-1, 8)
+def _bytes(column: NDArray[np.generic], order: str) -> NDArray[np.uint8]:
+    return column.astype(order).view(np.uint8).reshape(len(column), -1)

@@ -4,50 +4,21 @@ A batch with all that is known of it: what the two ways to build spans start fro
 Invariants
 * A scene is whole: whoever builds spans from it looks nothing up and asks no clock.
 * One span a row, and one root of the bridge's making for each block that has events and no root row (in a split inference:
-  for its last part). `Scene.spans` says which.
+  for its last part). `Scene.has_root_span` says which.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from otel_bridge.model.events import BlockKind, EventBatch
+from otel_bridge.model.events import EventBatch
 from otel_bridge.model.stream import Attributes, Stream
 from otel_bridge.spans import attributes as at
-from otel_bridge.spans.describe import Face
-from otel_bridge.spans.ids import trace_id
+from otel_bridge.spans.compile import Template
+from otel_bridge.spans.inference import Inference
 from otel_bridge.spans.place import Timeline
 from otel_bridge.spans.tree import NOWHERE, Tree
-
-_SAMPLED, _RANDOM, _HAS_IS_REMOTE, _IS_REMOTE = 0x01, 0x02, 0x100, 0x200
-
-ERROR_NAMES = {
-    0x01: "Internal",
-    0x02: "InvalidState",
-    0x03: "EndOfMethod",
-    0x10: "NotSupported",
-    0x11: "NotImplemented",
-    0x12: "InvalidArgument",
-    0x13: "InvalidType",
-    0x14: "OperatorMissing",
-    0x20: "NotFound",
-    0x21: "MemoryAllocationFailed",
-    0x22: "AccessFailed",
-    0x23: "InvalidProgram",
-    0x30: "DelegateInvalidCompatibility",
-    0x31: "DelegateMemoryAllocationFailed",
-    0x32: "DelegateInvalidHandle",
-}
-"""`executorch::runtime::Error` (runtime/core/error.h)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A face, and the same as a fragment of a serialised `Span` (name, kind, attributes)."""
-
-    face: Face
-    encoded: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,47 +29,13 @@ class Decoded:
     encoded: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A link to the app's span, where the inference is a trace of its own although the app gave a context."""
-
-    trace_id: bytes
-    span_id: bytes
-    flags: int
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
-class Inference:
-    """
-    What the spans of one block share, and what only its root says.
-
-    method     that ran; None: not known
-    error      value of `error.type`; None: the inference did not fail
-    derived    the derived trace id, which keys the span ids
-    trace_id   the trace the spans go to: the derived one, or the app's
-    parent     span id of the app's span; b"": the root has no parent
-    flags      `Span.flags` of all spans but the root
-    """
-
-    root: Template
-    attributes: tuple[tuple[str, at.Value], ...]
-    method: str | None
-    error: str | None
-    derived: bytes
-    trace_id: bytes
-    parent: bytes = b""
-    flags: int = _SAMPLED | _RANDOM | _HAS_IS_REMOTE
-    root_flags: int = _SAMPLED | _RANDOM | _HAS_IS_REMOTE
-    state: str = ""
-    link: Link | None = None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
     """
     n rows of m blocks, resolved.
 
+    inference    int64[m]   index into `inferences`
+    derived      per block, the derived trace id: it keys the span ids, also where the spans go into an app's trace
     template     int64[n]   index into `templates`
     decoded      int64[n]   index into `metadata`; -1: the row has none
     resources    per stream, the resource attributes
@@ -108,6 +45,8 @@ class Scene:
     tree: Tree
     timeline: Timeline
     inferences: tuple[Inference, ...]
+    inference: NDArray[np.int64]
+    derived: tuple[bytes, ...]
     templates: tuple[Template, ...]
     template: NDArray[np.int64]
     metadata: tuple[Decoded, ...]
@@ -122,40 +61,9 @@ class Scene:
         emitted: NDArray[np.bool_] = filled & ((self.tree.root != NOWHERE) | complete)
         return emitted
 
-
-def inference_of(batch: EventBatch, index: int, root: Template, method: str | None, *, failed: bool) -> Inference:
-    """
-    What the spans of block `index` share.
-
-    An app's context that is sampled makes the inference a part of the app's trace; one that is not leaves it a trace of its
-    own, with a link, so that the app's decision not to record costs no orphans (W3C Trace Context, "sampled").
-    """
-    block = batch.blocks[index]
-    stream = batch.streams[block.stream]
-    derived = trace_id(stream, block)
-    alone = Inference(
-        root=root,
-        attributes=_root_attributes(stream, block.run_index, block.attributes),
-        method=method,
-        error=_error(block.error, failed=failed and block.kind is BlockKind.EXECUTE),
-        derived=derived,
-        trace_id=derived,
-    )
-    context = block.context
-    if context is None:
-        return alone
-    if not context.flags & _SAMPLED:
-        link = Link(context.trace_id, context.span_id, context.flags | _HAS_IS_REMOTE | _IS_REMOTE, context.state)
-        return replace(alone, link=link)
-    inherited = context.flags & 0xFF | _HAS_IS_REMOTE
-    return replace(
-        alone,
-        trace_id=context.trace_id,
-        parent=context.span_id,
-        flags=inherited,
-        root_flags=inherited | _IS_REMOTE,
-        state=context.state,
-    )
+    def inference_at(self, block: int) -> Inference:
+        """What the spans of one block share."""
+        return self.inferences[int(self.inference[block])]
 
 
 def resource_of(stream: Stream, mapping_digest: str | None) -> Attributes:
@@ -172,19 +80,3 @@ def resource_of(stream: Stream, mapping_digest: str | None) -> Attributes:
     }
     known.update({key: value for key, value in told.items() if value})
     return tuple((key, at.cut(value) if isinstance(value, str) else value) for key, value in known.items())
-
-
-def _root_attributes(stream: Stream, run_index: int | None, given: Attributes) -> tuple[tuple[str, at.Value], ...]:
-    said: list[tuple[str, at.Value]] = []
-    if run_index is not None:
-        said.append((at.RUN_INDEX, run_index))
-    if stream.correction_ns:
-        said.append((at.CLOCK_CORRECTION_NS, stream.correction_ns))
-    said += ((key, at.cut(value) if isinstance(value, str) else value) for key, value in given)
-    return tuple(said)
-
-
-def _error(code: int | None, *, failed: bool) -> str | None:
-    if code:
-        return ERROR_NAMES.get(code, f"0x{code:02x}")
-    return "_OTHER" if failed else None

@@ -8,22 +8,27 @@ import numpy as np
 from numpy.typing import NDArray
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from otel_bridge.spans import attributes as at
 from otel_bridge.spans import encode
 from otel_bridge.spans.attributes import ERROR_TYPE
 from otel_bridge.spans.extra import extra_attributes
-from otel_bridge.spans.scene import Inference, Scene
+from otel_bridge.spans.inference import Inference
+from otel_bridge.spans.scene import Scene
 
 
 def tails_of(scene: Scene) -> tuple[list[bytes], NDArray[np.int64]]:
-    """Each distinct tail of the scene's rows, and int64[n] the number of each row's. Roots say more: see `root_tail`."""
+    """Each distinct tail of the scene's rows, and int64[n] the number of each row's. Roots say more: see `root_tails_of`."""
     timeline = scene.timeline
     states = [inference.state for inference in scene.inferences]
     numbers = {state: number for number, state in enumerate(dict.fromkeys(states))}
-    state = np.array([numbers[state] for state in states], np.int64)[scene.tree.block]
+    columns = [scene.template, scene.decoded + 1]
+    if len(numbers) > 1:
+        columns.append(np.array([numbers[state] for state in states], np.int64)[scene.inference][scene.tree.block])
     moved = np.flatnonzero(timeline.moved)
     own = (timeline.length == 0).astype(np.int64)
     own[moved] = np.arange(2, len(moved) + 2)  # ticks differ from row to row
-    first, tail = distinct([scene.template, scene.decoded + 1, state, own])
+    columns.append(own)
+    first, tail = distinct(columns)
     tails = []
     for row in first.tolist():
         decoded = int(scene.decoded[row])
@@ -31,16 +36,33 @@ def tails_of(scene: Scene) -> tuple[list[bytes], NDArray[np.int64]]:
             scene.templates[scene.template[row]].encoded
             + (scene.metadata[decoded].encoded if decoded >= 0 else b"")
             + (encode.span_attributes(extra_attributes(scene, row)) if own[row] else b"")
-            + _encode_state(states[scene.tree.block[row]])
+            + _encode_state(scene.inference_at(scene.tree.block[row]).state)
         )
     return tails, tail
 
 
-def root_tail(scene: Scene, block: int, row: int | None) -> bytes:
-    """The tail of a root; `row` is its row in the batch, None for a root of the bridge's making."""
-    inference = scene.inferences[block]
-    attributes = inference.attributes + (extra_attributes(scene, row) if row is not None else ())
-    return inference.root.encoded + encode.span_attributes(attributes) + _encode_state(inference.state) + _outcome(inference)
+def root_tails_of(scene: Scene, blocks: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[list[bytes], NDArray[np.int64]]:
+    """
+    Each distinct tail of the roots of `blocks`, and the number of each root's.
+
+    `rows` are the rows of the roots in the batch; a number past its end is a root of the bridge's making.
+    """
+    tails: list[bytes] = []
+    numbers: dict[tuple[int, tuple[tuple[str, at.Value], ...]], int] = {}
+    chosen = []
+    for inference, row in zip(scene.inference[blocks].tolist(), rows.tolist(), strict=True):
+        extra = extra_attributes(scene, row) if row < len(scene.batch) else ()
+        number = numbers.get((inference, extra))
+        if number is None:
+            number = numbers[inference, extra] = len(tails)
+            tails.append(_root_tail(scene.inferences[inference], extra))
+        chosen.append(number)
+    return tails, np.array(chosen, np.int64)
+
+
+def _root_tail(inference: Inference, extra: tuple[tuple[str, at.Value], ...]) -> bytes:
+    attributes = encode.span_attributes(inference.attributes + extra)
+    return inference.root.encoded + attributes + _encode_state(inference.state) + _outcome(inference)
 
 
 def _outcome(inference: Inference) -> bytes:

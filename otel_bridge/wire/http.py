@@ -92,7 +92,7 @@ def upload_request(query: bytes) -> pb.UploadETDumpRequest:
     text = query.decode("utf-8", "surrogateescape")
     for key, value in parse_qsl(text, keep_blank_values=True, errors="surrogateescape"):
         if key in seen:
-            raise MalformedRequest(f"query parameter {key[:64]!r}: is given twice; give it once")
+            raise MalformedRequest(f"query parameter {key[:64]!a}: is given twice; give it once")
         seen.add(key)
         if key.startswith("resource."):
             attribute = message.stream.resource.add(key=_bytes(key.removeprefix("resource.")))
@@ -104,7 +104,7 @@ def upload_request(query: bytes) -> pb.UploadETDumpRequest:
                 raise MalformedRequest(f"query parameter {key}: {error}") from error
         else:
             known = ", ".join([*_PARAMETERS, "resource.KEY"])
-            raise MalformedRequest(f"query parameter {key[:64]!r}: is not known; known are {known}")
+            raise MalformedRequest(f"query parameter {key[:64]!a}: is not known; known are {known}")
     return message
 
 

@@ -1,0 +1,85 @@
+"""
+What a span costs: templates against the OpenTelemetry SDK, on the same batch, in one run, as a ratio.
+
+* templates   all that the pipeline does from columns to OTLP bytes: method, clock, tree, resolution, assembly
+* messages    the scene, already resolved, as protobuf messages, serialised (the oracle of the tests)
+* SDK         `start_span` and `end` for spans with the same names, times and attributes, then the encoder of its exporters
+The SDK is handed what the bridge found: resolving costs it nothing.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from rounds import ratio, spread, take_turns
+
+from otel_bridge.etdump.read import read
+from otel_bridge.mapping.cache import CompiledMappings
+from otel_bridge.mapping.memory import MemoryRegistry
+from otel_bridge.mapping.source import read_source
+from otel_bridge.metadata.table import Decoders
+from otel_bridge.model.events import EventBatch
+from otel_bridge.model.stream import ModelRef, Stream
+from otel_bridge.pipeline.stages import Stages
+from otel_bridge.spans.assemble import assemble
+from otel_bridge.spans.reference import build
+from otel_bridge.spans.scene import Scene
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+LIMIT_BYTES = 1 << 20
+
+
+class Collected(SpanExporter):
+    """Keeps ended spans for the encoder."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.spans: list[ReadableSpan] = []
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Keep spans."""
+        self.spans += spans
+        return SpanExportResult.SUCCESS
+
+
+def prepare(model: str, capture: str) -> tuple[EventBatch, Stages]:
+    """A capture as a batch, and stages that know its mapping."""
+    registry = MemoryRegistry()
+    put = registry.put("", read_source((FIXTURES / model / "model.etrecord").read_bytes()))
+    stream = Stream(stream_id=bytes(range(16)), model=ModelRef(model, "1"), build=put.build_id, ended_ns=10**18)
+    batch = read((FIXTURES / model / capture).read_bytes(), stream).batch
+    return batch, Stages(CompiledMappings(registry, 10), Decoders(), 1 << 26)
+
+
+def by_sdk(scene: Scene) -> bytes:
+    """The same spans through the SDK, without parents: they would only make it slower."""
+    collected = Collected()
+    provider = TracerProvider(resource=Resource(dict(scene.resources[0])))
+    provider.add_span_processor(SimpleSpanProcessor(collected))
+    tracer = provider.get_tracer("otel_bridge")
+    starts, ends = scene.timeline.start.tolist(), scene.timeline.end.tolist()
+    for row, template in enumerate(scene.template.tolist()):
+        face = scene.templates[template].face
+        tracer.start_span(face.name, attributes=dict(face.attributes), start_time=starts[row]).end(ends[row])
+    return encode_spans(collected.spans).SerializeToString()
+
+
+def main() -> None:
+    """Two captures: one of a mapped backend, one of XNNPACK."""
+    print("ns per span, median (min..max)")
+    for model, capture in (("xnnpack", "run100.etdp"), ("xnn_transformer", "run10.etdp"), ("toy_backend_int", "run10.etdp")):
+        batch, stages = prepare(model, capture)
+        scene = stages.run(batch)
+        subjects = {
+            "templates": lambda batch=batch, stages=stages: assemble(stages.run(batch), LIMIT_BYTES),
+            "messages": lambda scene=scene: build(scene).SerializeToString(),
+            "SDK": lambda scene=scene: by_sdk(scene),
+        }
+        took = take_turns(subjects, len(batch))
+        shown = "   ".join(f"{name} {spread(values)}" for name, values in took.items())
+        print(
+            f"  {model:16} {len(batch):5} spans   {shown}   templates {ratio(took['SDK'], took['templates']):.0f}x faster than the SDK"
+        )

@@ -1,0 +1,38 @@
+"""Timing side by side: subjects take turns, so that what else the machine does falls on all of them."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+ROUND_S = 0.02
+"""Each turn repeats its subject for at least this long."""
+
+
+def take_turns(subjects: Mapping[str, Callable[[], object]], per: int, rounds: int = 15) -> dict[str, list[float]]:
+    """Nanoseconds of one call divided by `per` (events or spans in it), for each subject one value a round."""
+    for subject in subjects.values():
+        subject()  # caches and imports are not what is asked for
+    measured: dict[str, list[float]] = {name: [] for name in subjects}
+    for _ in range(rounds):
+        for name, subject in subjects.items():
+            measured[name].append(_time_turn(subject) / per)
+    return measured
+
+
+def _time_turn(subject: Callable[[], object]) -> float:
+    calls = 0
+    begin = time.perf_counter_ns()
+    while (spent := time.perf_counter_ns() - begin) < ROUND_S * 1e9:
+        subject()
+        calls += 1
+    return spent / calls
+
+
+def ratio(slow: Sequence[float], fast: Sequence[float]) -> float:
+    """How many times faster, of medians."""
+    return statistics.median(slow) / statistics.median(fast)
+
+
+def spread(values: Sequence[float], form: str = ",.0f") -> str:
+    """Median (min..max)."""
+    return f"{statistics.median(values):{form}} ({min(values):{form}}..{max(values):{form}})"
