@@ -148,23 +148,22 @@ class EventBatch:
 
 
 def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
-    """One batch of all rows, in order. Tables are joined end to end, so indices only move by an offset."""
+    """One batch of all rows, in order. Names that occur in several batches are one name in it, so they are looked up once."""
     if len(batches) == 1:
         return batches[0]
     streams: list[Stream] = []
     blocks: list[Block] = []
-    names: list[Identifier] = []
+    names: dict[Identifier, int] = {}
     payloads: list[bytes] = [b""]
     bounds, name, metadata = [np.zeros(1, np.int64)], [], []
     rows = 0
     for batch in batches:
         bounds.append(batch.bounds[1:] + rows)
         rows += len(batch)
-        name.append(batch.name + np.uint32(len(names)))
+        name.append(np.array([names.setdefault(each, len(names)) for each in batch.names], np.uint32)[batch.name])
         metadata.append(np.where(batch.metadata > 0, batch.metadata + np.uint32(len(payloads) - 1), np.uint32(0)))
         blocks += [replace(block, stream=block.stream + len(streams)) for block in batch.blocks]
         streams += batch.streams
-        names += batch.names
         payloads += batch.payloads[1:]
     split = any(batch.occurrence is not None for batch in batches)
     return EventBatch(

@@ -87,4 +87,4 @@ def _overwrite(data: NDArray[np.uint8], at: NDArray[np.int64], values: NDArray[n
 
 
 def _bytes(column: NDArray[np.generic], order: str) -> NDArray[np.uint8]:
-    return column.astype(order).view(np.uint8).reshape(len(column), -1)
+    return column.astype(order).view(np.uint8).reshape(len(column), np.dtype(order).itemsize)
