@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cotel_bridge/v1/mapping.proto\x12\x0eotel_bridge.v1\"l\n\x08Operator\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0c\n\x04\x66ile\x18\x03 \x01(\t\x12\x0c\n\x04line\x18\x04 \x01(\r\x12\x13\n\x0bmodule_path\x18\x05 \x01(\t\x12\x13\n\x0bmodule_type\x18\x06 \x01(\t\"N\n\x0fHandleOperators\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12+\n\toperators\x18\x02 \x03(\x0b\x32\x18.otel_bridge.v1.Operator\"^\n\x08MapEntry\x12\x10\n\x06number\x18\x01 \x01(\x12H\x00\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x12\x11\n\x07untyped\x18\x03 \x01(\tH\x00\x12\x0f\n\x07handles\x18\x04 \x03(\rB\x0c\n\nidentifier\"\x9b\x01\n\x0bInstruction\x12\n\n\x02id\x18\x01 \x01(\r\x12\x10\n\x08\x64\x65legate\x18\x02 \x01(\t\x12\x0f\n\x07handles\x18\x03 \x03(\r\x12)\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x18.otel_bridge.v1.MapEntry\x12\x32\n\toperators\x18\x05 \x03(\x0b\x32\x1f.otel_bridge.v1.HandleOperators\"I\n\x06Method\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x31\n\x0cinstructions\x18\x02 \x03(\x0b\x32\x1b.otel_bridge.v1.Instruction\"B\n\x07Mapping\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\r\x12\'\n\x07methods\x18\x02 \x03(\x0b\x32\x16.otel_bridge.v1.Method\"h\n\x0bMappingFile\x12(\n\x07mapping\x18\x01 \x01(\x0b\x32\x17.otel_bridge.v1.Mapping\x12\x10\n\x08\x62uild_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\t\"O\n\x11PutMappingRequest\x12)\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x1b.otel_bridge.v1.MappingFile\x12\x0f\n\x07replace\x18\x02 \x01(\x08\"G\n\x12PutMappingResponse\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x10\n\x08\x62uild_id\x18\x02 \x01(\t\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\" \n\x11GetMappingRequest\x12\x0b\n\x03ref\x18\x01 \x01(\t\"\x9d\x01\n\x0bMappingInfo\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x10\n\x08\x62uild_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61liases\x18\x03 \x03(\t\x12\x17\n\x0f\x63reated_unix_ns\x18\x04 \x01(\x04\x12\x0f\n\x07methods\x18\x05 \x01(\r\x12\x11\n\tdelegates\x18\x06 \x01(\r\x12\x0f\n\x07\x65ntries\x18\x07 \x01(\r\x12\r\n\x05\x62ytes\x18\x08 \x01(\x04\"i\n\x12GetMappingResponse\x12)\n\x04info\x18\x01 \x01(\x0b\x32\x1b.otel_bridge.v1.MappingInfo\x12(\n\x07mapping\x18\x02 \x01(\x0b\x32\x17.otel_bridge.v1.Mapping\"<\n\x13ListMappingsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"^\n\x14ListMappingsResponse\x12-\n\x08mappings\x18\x01 \x03(\x0b\x32\x1b.otel_bridge.v1.MappingInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"#\n\x14\x44\x65leteMappingRequest\x12\x0b\n\x03ref\x18\x01 \x01(\t\")\n\x15\x44\x65leteMappingResponse\x12\x10\n\x08\x62uild_id\x18\x01 \x01(\t\"=\n\x0fSetAliasRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0b\n\x03ref\x18\x03 \x01(\t\"?\n\x10SetAliasResponse\x12\x10\n\x08\x62uild_id\x18\x01 \x01(\t\x12\x19\n\x11previous_build_id\x18\x02 \x01(\t2\xc2\x03\n\x0eMappingService\x12S\n\nPutMapping\x12!.otel_bridge.v1.PutMappingRequest\x1a\".otel_bridge.v1.PutMappingResponse\x12S\n\nGetMapping\x12!.otel_bridge.v1.GetMappingRequest\x1a\".otel_bridge.v1.GetMappingResponse\x12Y\n\x0cListMappings\x12#.otel_bridge.v1.ListMappingsRequest\x1a$.otel_bridge.v1.ListMappingsResponse\x12\\\n\rDeleteMapping\x12$.otel_bridge.v1.DeleteMappingRequest\x1a%.otel_bridge.v1.DeleteMappingResponse\x12M\n\x08SetAlias\x12\x1f.otel_bridge.v1.SetAliasRequest\x1a .otel_bridge.v1.SetAliasResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cotel_bridge/v1/mapping.proto\x12\x0eotel_bridge.v1\"l\n\x08Operator\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0c\n\x04\x66ile\x18\x03 \x01(\t\x12\x0c\n\x04line\x18\x04 \x01(\r\x12\x13\n\x0bmodule_path\x18\x05 \x01(\t\x12\x13\n\x0bmodule_type\x18\x06 \x01(\t\"N\n\x0fHandleOperators\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12+\n\toperators\x18\x02 \x03(\x0b\x32\x18.otel_bridge.v1.Operator\"o\n\x08MapEntry\x12\x10\n\x06number\x18\x01 \x01(\x12H\x00\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x12\x11\n\x07untyped\x18\x03 \x01(\tH\x00\x12\x0f\n\x07handles\x18\x04 \x03(\r\x12\x0f\n\x07weights\x18\x05 \x03(\rB\x0c\n\nidentifier\",\n\x0c\x44\x65legateNode\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0e\n\x06handle\x18\x02 \x01(\r\"\xd8\x01\n\x0bInstruction\x12\n\n\x02id\x18\x01 \x01(\r\x12\x10\n\x08\x64\x65legate\x18\x02 \x01(\t\x12\x0f\n\x07handles\x18\x03 \x03(\r\x12)\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x18.otel_bridge.v1.MapEntry\x12\x32\n\toperators\x18\x05 \x03(\x0b\x32\x1f.otel_bridge.v1.HandleOperators\x12\x0e\n\x06kernel\x18\x06 \x01(\t\x12+\n\x05nodes\x18\x07 \x03(\x0b\x32\x1c.otel_bridge.v1.DelegateNode\"7\n\x0bStructField\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x0c\n\x04unit\x18\x03 \x01(\t\"O\n\x0cStructLayout\x12+\n\x06\x66ields\x18\x01 \x03(\x0b\x32\x1b.otel_bridge.v1.StructField\x12\x12\n\nbig_endian\x18\x02 \x01(\x08\"4\n\x10\x46latbufferSchema\x12\x0c\n\x04\x62\x66\x62s\x18\x01 \x01(\x0c\x12\x12\n\nroot_table\x18\x02 \x01(\t\"\x94\x01\n\x0eMetadataFormat\x12\x10\n\x08\x64\x65legate\x18\x01 \x01(\t\x12.\n\x06layout\x18\x02 \x01(\x0b\x32\x1c.otel_bridge.v1.StructLayoutH\x00\x12\x36\n\nflatbuffer\x18\x03 \x01(\x0b\x32 .otel_bridge.v1.FlatbufferSchemaH\x00\x42\x08\n\x06\x66ormat\"I\n\x06Method\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x31\n\x0cinstructions\x18\x02 \x03(\x0b\x32\x1b.otel_bridge.v1.Instruction\"t\n\x07Mapping\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\r\x12\'\n\x07methods\x18\x02 \x03(\x0b\x32\x16.otel_bridge.v1.Method\x12\x30\n\x08metadata\x18\x03 \x03(\x0b\x32\x1e.otel_bridge.v1.MetadataFormat\"h\n\x0bMappingFile\x12(\n\x07mapping\x18\x01 \x01(\x0b\x32\x17.otel_bridge.v1.Mapping\x12\x10\n\x08\x62uild_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\t\"O\n\x11PutMappingRequest\x12)\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x1b.otel_bridge.v1.MappingFile\x12\x0f\n\x07replace\x18\x02 \x01(\x08\"G\n\x12PutMappingResponse\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x10\n\x08\x62uild_id\x18\x02 \x01(\t\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\" \n\x11GetMappingRequest\x12\x0b\n\x03ref\x18\x01 \x01(\t\"\x9d\x01\n\x0bMappingInfo\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x10\n\x08\x62uild_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61liases\x18\x03 \x03(\t\x12\x17\n\x0f\x63reated_unix_ns\x18\x04 \x01(\x04\x12\x0f\n\x07methods\x18\x05 \x01(\r\x12\x11\n\tdelegates\x18\x06 \x01(\r\x12\x0f\n\x07\x65ntries\x18\x07 \x01(\r\x12\r\n\x05\x62ytes\x18\x08 \x01(\x04\"i\n\x12GetMappingResponse\x12)\n\x04info\x18\x01 \x01(\x0b\x32\x1b.otel_bridge.v1.MappingInfo\x12(\n\x07mapping\x18\x02 \x01(\x0b\x32\x17.otel_bridge.v1.Mapping\"<\n\x13ListMappingsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"^\n\x14ListMappingsResponse\x12-\n\x08mappings\x18\x01 \x03(\x0b\x32\x1b.otel_bridge.v1.MappingInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"#\n\x14\x44\x65leteMappingRequest\x12\x0b\n\x03ref\x18\x01 \x01(\t\")\n\x15\x44\x65leteMappingResponse\x12\x10\n\x08\x62uild_id\x18\x01 \x01(\t\"=\n\x0fSetAliasRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0b\n\x03ref\x18\x03 \x01(\t\"?\n\x10SetAliasResponse\x12\x10\n\x08\x62uild_id\x18\x01 \x01(\t\x12\x19\n\x11previous_build_id\x18\x02 \x01(\t\";\n\x12ListMissingRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x93\x01\n\x0eMissingMapping\x12\x0b\n\x03ref\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x02 \x01(\x04\x12\x1a\n\x12\x66irst_seen_unix_ns\x18\x03 \x01(\x04\x12\x19\n\x11last_seen_unix_ns\x18\x04 \x01(\x04\x12\x15\n\rparked_events\x18\x05 \x01(\x04\x12\x15\n\rpassed_events\x18\x06 \x01(\x04\"_\n\x13ListMissingResponse\x12/\n\x07missing\x18\x01 \x03(\x0b\x32\x1e.otel_bridge.v1.MissingMapping\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\x9a\x04\n\x0eMappingService\x12S\n\nPutMapping\x12!.otel_bridge.v1.PutMappingRequest\x1a\".otel_bridge.v1.PutMappingResponse\x12S\n\nGetMapping\x12!.otel_bridge.v1.GetMappingRequest\x1a\".otel_bridge.v1.GetMappingResponse\x12Y\n\x0cListMappings\x12#.otel_bridge.v1.ListMappingsRequest\x1a$.otel_bridge.v1.ListMappingsResponse\x12\\\n\rDeleteMapping\x12$.otel_bridge.v1.DeleteMappingRequest\x1a%.otel_bridge.v1.DeleteMappingResponse\x12M\n\x08SetAlias\x12\x1f.otel_bridge.v1.SetAliasRequest\x1a .otel_bridge.v1.SetAliasResponse\x12V\n\x0bListMissing\x12\".otel_bridge.v1.ListMissingRequest\x1a#.otel_bridge.v1.ListMissingResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -26,37 +26,53 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HANDLEOPERATORS']._serialized_start=158
   _globals['_HANDLEOPERATORS']._serialized_end=236
   _globals['_MAPENTRY']._serialized_start=238
-  _globals['_MAPENTRY']._serialized_end=332
-  _globals['_INSTRUCTION']._serialized_start=335
-  _globals['_INSTRUCTION']._serialized_end=490
-  _globals['_METHOD']._serialized_start=492
-  _globals['_METHOD']._serialized_end=565
-  _globals['_MAPPING']._serialized_start=567
-  _globals['_MAPPING']._serialized_end=633
-  _globals['_MAPPINGFILE']._serialized_start=635
-  _globals['_MAPPINGFILE']._serialized_end=739
-  _globals['_PUTMAPPINGREQUEST']._serialized_start=741
-  _globals['_PUTMAPPINGREQUEST']._serialized_end=820
-  _globals['_PUTMAPPINGRESPONSE']._serialized_start=822
-  _globals['_PUTMAPPINGRESPONSE']._serialized_end=893
-  _globals['_GETMAPPINGREQUEST']._serialized_start=895
-  _globals['_GETMAPPINGREQUEST']._serialized_end=927
-  _globals['_MAPPINGINFO']._serialized_start=930
-  _globals['_MAPPINGINFO']._serialized_end=1087
-  _globals['_GETMAPPINGRESPONSE']._serialized_start=1089
-  _globals['_GETMAPPINGRESPONSE']._serialized_end=1194
-  _globals['_LISTMAPPINGSREQUEST']._serialized_start=1196
-  _globals['_LISTMAPPINGSREQUEST']._serialized_end=1256
-  _globals['_LISTMAPPINGSRESPONSE']._serialized_start=1258
-  _globals['_LISTMAPPINGSRESPONSE']._serialized_end=1352
-  _globals['_DELETEMAPPINGREQUEST']._serialized_start=1354
-  _globals['_DELETEMAPPINGREQUEST']._serialized_end=1389
-  _globals['_DELETEMAPPINGRESPONSE']._serialized_start=1391
-  _globals['_DELETEMAPPINGRESPONSE']._serialized_end=1432
-  _globals['_SETALIASREQUEST']._serialized_start=1434
-  _globals['_SETALIASREQUEST']._serialized_end=1495
-  _globals['_SETALIASRESPONSE']._serialized_start=1497
-  _globals['_SETALIASRESPONSE']._serialized_end=1560
-  _globals['_MAPPINGSERVICE']._serialized_start=1563
-  _globals['_MAPPINGSERVICE']._serialized_end=2013
+  _globals['_MAPENTRY']._serialized_end=349
+  _globals['_DELEGATENODE']._serialized_start=351
+  _globals['_DELEGATENODE']._serialized_end=395
+  _globals['_INSTRUCTION']._serialized_start=398
+  _globals['_INSTRUCTION']._serialized_end=614
+  _globals['_STRUCTFIELD']._serialized_start=616
+  _globals['_STRUCTFIELD']._serialized_end=671
+  _globals['_STRUCTLAYOUT']._serialized_start=673
+  _globals['_STRUCTLAYOUT']._serialized_end=752
+  _globals['_FLATBUFFERSCHEMA']._serialized_start=754
+  _globals['_FLATBUFFERSCHEMA']._serialized_end=806
+  _globals['_METADATAFORMAT']._serialized_start=809
+  _globals['_METADATAFORMAT']._serialized_end=957
+  _globals['_METHOD']._serialized_start=959
+  _globals['_METHOD']._serialized_end=1032
+  _globals['_MAPPING']._serialized_start=1034
+  _globals['_MAPPING']._serialized_end=1150
+  _globals['_MAPPINGFILE']._serialized_start=1152
+  _globals['_MAPPINGFILE']._serialized_end=1256
+  _globals['_PUTMAPPINGREQUEST']._serialized_start=1258
+  _globals['_PUTMAPPINGREQUEST']._serialized_end=1337
+  _globals['_PUTMAPPINGRESPONSE']._serialized_start=1339
+  _globals['_PUTMAPPINGRESPONSE']._serialized_end=1410
+  _globals['_GETMAPPINGREQUEST']._serialized_start=1412
+  _globals['_GETMAPPINGREQUEST']._serialized_end=1444
+  _globals['_MAPPINGINFO']._serialized_start=1447
+  _globals['_MAPPINGINFO']._serialized_end=1604
+  _globals['_GETMAPPINGRESPONSE']._serialized_start=1606
+  _globals['_GETMAPPINGRESPONSE']._serialized_end=1711
+  _globals['_LISTMAPPINGSREQUEST']._serialized_start=1713
+  _globals['_LISTMAPPINGSREQUEST']._serialized_end=1773
+  _globals['_LISTMAPPINGSRESPONSE']._serialized_start=1775
+  _globals['_LISTMAPPINGSRESPONSE']._serialized_end=1869
+  _globals['_DELETEMAPPINGREQUEST']._serialized_start=1871
+  _globals['_DELETEMAPPINGREQUEST']._serialized_end=1906
+  _globals['_DELETEMAPPINGRESPONSE']._serialized_start=1908
+  _globals['_DELETEMAPPINGRESPONSE']._serialized_end=1949
+  _globals['_SETALIASREQUEST']._serialized_start=1951
+  _globals['_SETALIASREQUEST']._serialized_end=2012
+  _globals['_SETALIASRESPONSE']._serialized_start=2014
+  _globals['_SETALIASRESPONSE']._serialized_end=2077
+  _globals['_LISTMISSINGREQUEST']._serialized_start=2079
+  _globals['_LISTMISSINGREQUEST']._serialized_end=2138
+  _globals['_MISSINGMAPPING']._serialized_start=2141
+  _globals['_MISSINGMAPPING']._serialized_end=2288
+  _globals['_LISTMISSINGRESPONSE']._serialized_start=2290
+  _globals['_LISTMISSINGRESPONSE']._serialized_end=2385
+  _globals['_MAPPINGSERVICE']._serialized_start=2388
+  _globals['_MAPPINGSERVICE']._serialized_end=2926
 # @@protoc_insertion_point(module_scope)

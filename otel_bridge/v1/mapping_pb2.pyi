@@ -86,6 +86,7 @@ class MapEntry(google.protobuf.message.Message):
     TEXT_FIELD_NUMBER: builtins.int
     UNTYPED_FIELD_NUMBER: builtins.int
     HANDLES_FIELD_NUMBER: builtins.int
+    WEIGHTS_FIELD_NUMBER: builtins.int
     number: builtins.int
     """int identifier"""
     text: builtins.str
@@ -96,6 +97,10 @@ class MapEntry(google.protobuf.message.Message):
     def handles(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """debug handles, ascending, each once; empty: the entry names no operator"""
 
+    @property
+    def weights(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """share of each handle in the entry's time, in the order of `handles`; empty: equal shares"""
+
     def __init__(
         self,
         *,
@@ -103,12 +108,35 @@ class MapEntry(google.protobuf.message.Message):
         text: builtins.str = ...,
         untyped: builtins.str = ...,
         handles: collections.abc.Iterable[builtins.int] | None = ...,
+        weights: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["identifier", b"identifier", "number", b"number", "text", b"text", "untyped", b"untyped"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["handles", b"handles", "identifier", b"identifier", "number", b"number", "text", b"text", "untyped", b"untyped"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["handles", b"handles", "identifier", b"identifier", "number", b"number", "text", b"text", "untyped", b"untyped", "weights", b"weights"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["identifier", b"identifier"]) -> typing.Literal["number", "text", "untyped"] | None: ...
 
 global___MapEntry = MapEntry
+
+@typing.final
+class DelegateNode(google.protobuf.message.Message):
+    """One node of the graph that a backend runs, as its payload in the program lists them."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: builtins.int
+    HANDLE_FIELD_NUMBER: builtins.int
+    kind: builtins.str
+    """the backend's own word, e.g. "Conv2d" for XNNPACK; unset is refused"""
+    handle: builtins.int
+    """debug handle of the node; unset (0): it has none"""
+    def __init__(
+        self,
+        *,
+        kind: builtins.str = ...,
+        handle: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["handle", b"handle", "kind", b"kind"]) -> None: ...
+
+global___DelegateNode = DelegateNode
 
 @typing.final
 class Instruction(google.protobuf.message.Message):
@@ -121,10 +149,14 @@ class Instruction(google.protobuf.message.Message):
     HANDLES_FIELD_NUMBER: builtins.int
     ENTRIES_FIELD_NUMBER: builtins.int
     OPERATORS_FIELD_NUMBER: builtins.int
+    KERNEL_FIELD_NUMBER: builtins.int
+    NODES_FIELD_NUMBER: builtins.int
     id: builtins.int
     """instruction id: index in the method's chain"""
     delegate: builtins.str
     """backend id, e.g. "XnnpackBackend"; unset: a kernel call"""
+    kernel: builtins.str
+    """kernel that a kernel call names, e.g. "aten::add.out"; unset: not known"""
     @property
     def handles(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """all debug handles of the instruction, ascending, each once"""
@@ -137,6 +169,10 @@ class Instruction(google.protobuf.message.Message):
     def operators(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___HandleOperators]:
         """operators of `handles`, ascending by handle: handles are scoped by instruction"""
 
+    @property
+    def nodes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___DelegateNode]:
+        """nodes of a delegate call, in the order in which the backend runs them; empty: not known"""
+
     def __init__(
         self,
         *,
@@ -145,10 +181,112 @@ class Instruction(google.protobuf.message.Message):
         handles: collections.abc.Iterable[builtins.int] | None = ...,
         entries: collections.abc.Iterable[global___MapEntry] | None = ...,
         operators: collections.abc.Iterable[global___HandleOperators] | None = ...,
+        kernel: builtins.str = ...,
+        nodes: collections.abc.Iterable[global___DelegateNode] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["delegate", b"delegate", "entries", b"entries", "handles", b"handles", "id", b"id", "operators", b"operators"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["delegate", b"delegate", "entries", b"entries", "handles", b"handles", "id", b"id", "kernel", b"kernel", "nodes", b"nodes", "operators", b"operators"]) -> None: ...
 
 global___Instruction = Instruction
+
+@typing.final
+class StructField(google.protobuf.message.Message):
+    """A field of a fixed layout."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    TYPE_FIELD_NUMBER: builtins.int
+    UNIT_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """1 to 64 characters of [a-z0-9_]; the key of the attribute"""
+    type: builtins.str
+    """u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 bool, or bytes<N>"""
+    unit: builtins.str
+    """UCUM, e.g. "ns"; appended to the key as words would be; unset: none"""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        type: builtins.str = ...,
+        unit: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "type", b"type", "unit", b"unit"]) -> None: ...
+
+global___StructField = StructField
+
+@typing.final
+class StructLayout(google.protobuf.message.Message):
+    """Metadata of a fixed layout: fields one after the other, without padding."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FIELDS_FIELD_NUMBER: builtins.int
+    BIG_ENDIAN_FIELD_NUMBER: builtins.int
+    big_endian: builtins.bool
+    """unset: little-endian"""
+    @property
+    def fields(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___StructField]:
+        """at least one"""
+
+    def __init__(
+        self,
+        *,
+        fields: collections.abc.Iterable[global___StructField] | None = ...,
+        big_endian: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["big_endian", b"big_endian", "fields", b"fields"]) -> None: ...
+
+global___StructLayout = StructLayout
+
+@typing.final
+class FlatbufferSchema(google.protobuf.message.Message):
+    """Metadata that is a FlatBuffer."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BFBS_FIELD_NUMBER: builtins.int
+    ROOT_TABLE_FIELD_NUMBER: builtins.int
+    bfbs: builtins.bytes
+    """binary schema, as `flatc --schema --binary` writes it"""
+    root_table: builtins.str
+    """unset: the schema's root_type"""
+    def __init__(
+        self,
+        *,
+        bfbs: builtins.bytes = ...,
+        root_table: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bfbs", b"bfbs", "root_table", b"root_table"]) -> None: ...
+
+global___FlatbufferSchema = FlatbufferSchema
+
+@typing.final
+class MetadataFormat(google.protobuf.message.Message):
+    """How the metadata of a delegate is read, declared instead of programmed."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DELEGATE_FIELD_NUMBER: builtins.int
+    LAYOUT_FIELD_NUMBER: builtins.int
+    FLATBUFFER_FIELD_NUMBER: builtins.int
+    delegate: builtins.str
+    """backend id; unset is refused"""
+    @property
+    def layout(self) -> global___StructLayout: ...
+    @property
+    def flatbuffer(self) -> global___FlatbufferSchema: ...
+    def __init__(
+        self,
+        *,
+        delegate: builtins.str = ...,
+        layout: global___StructLayout | None = ...,
+        flatbuffer: global___FlatbufferSchema | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["flatbuffer", b"flatbuffer", "format", b"format", "layout", b"layout"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["delegate", b"delegate", "flatbuffer", b"flatbuffer", "format", b"format", "layout", b"layout"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["format", b"format"]) -> typing.Literal["layout", "flatbuffer"] | None: ...
+
+global___MetadataFormat = MetadataFormat
 
 @typing.final
 class Method(google.protobuf.message.Message):
@@ -180,19 +318,25 @@ class Mapping(google.protobuf.message.Message):
 
     FORMAT_FIELD_NUMBER: builtins.int
     METHODS_FIELD_NUMBER: builtins.int
+    METADATA_FIELD_NUMBER: builtins.int
     format: builtins.int
     """version of this format: 1; another is refused"""
     @property
     def methods(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Method]:
         """ascending by name, each once"""
 
+    @property
+    def metadata(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___MetadataFormat]:
+        """ascending by delegate, each once"""
+
     def __init__(
         self,
         *,
         format: builtins.int = ...,
         methods: collections.abc.Iterable[global___Method] | None = ...,
+        metadata: collections.abc.Iterable[global___MetadataFormat] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["format", b"format", "methods", b"methods"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["format", b"format", "metadata", b"metadata", "methods", b"methods"]) -> None: ...
 
 global___Mapping = Mapping
 
@@ -464,3 +608,79 @@ class SetAliasResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["build_id", b"build_id", "previous_build_id", b"previous_build_id"]) -> None: ...
 
 global___SetAliasResponse = SetAliasResponse
+
+@typing.final
+class ListMissingRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    page_size: builtins.int
+    """unset: 100; at most 1000"""
+    page_token: builtins.str
+    """from the previous answer; unset: from the start"""
+    def __init__(
+        self,
+        *,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["page_size", b"page_size", "page_token", b"page_token"]) -> None: ...
+
+global___ListMissingRequest = ListMissingRequest
+
+@typing.final
+class MissingMapping(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REF_FIELD_NUMBER: builtins.int
+    DEVICES_FIELD_NUMBER: builtins.int
+    FIRST_SEEN_UNIX_NS_FIELD_NUMBER: builtins.int
+    LAST_SEEN_UNIX_NS_FIELD_NUMBER: builtins.int
+    PARKED_EVENTS_FIELD_NUMBER: builtins.int
+    PASSED_EVENTS_FIELD_NUMBER: builtins.int
+    ref: builtins.str
+    """build id, or "NAME@VERSION" where devices named an alias"""
+    devices: builtins.int
+    """distinct streams that named it, counted within a bound"""
+    first_seen_unix_ns: builtins.int
+    last_seen_unix_ns: builtins.int
+    parked_events: builtins.int
+    """events that wait for it now"""
+    passed_events: builtins.int
+    """events that went out as no_mapping"""
+    def __init__(
+        self,
+        *,
+        ref: builtins.str = ...,
+        devices: builtins.int = ...,
+        first_seen_unix_ns: builtins.int = ...,
+        last_seen_unix_ns: builtins.int = ...,
+        parked_events: builtins.int = ...,
+        passed_events: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["devices", b"devices", "first_seen_unix_ns", b"first_seen_unix_ns", "last_seen_unix_ns", b"last_seen_unix_ns", "parked_events", b"parked_events", "passed_events", b"passed_events", "ref", b"ref"]) -> None: ...
+
+global___MissingMapping = MissingMapping
+
+@typing.final
+class ListMissingResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MISSING_FIELD_NUMBER: builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    next_page_token: builtins.str
+    """unset: the last page"""
+    @property
+    def missing(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___MissingMapping]:
+        """ascending by ref"""
+
+    def __init__(
+        self,
+        *,
+        missing: collections.abc.Iterable[global___MissingMapping] | None = ...,
+        next_page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["missing", b"missing", "next_page_token", b"next_page_token"]) -> None: ...
+
+global___ListMissingResponse = ListMissingResponse

@@ -66,6 +66,11 @@ class MappingServiceStub(object):
                 request_serializer=otel__bridge_dot_v1_dot_mapping__pb2.SetAliasRequest.SerializeToString,
                 response_deserializer=otel__bridge_dot_v1_dot_mapping__pb2.SetAliasResponse.FromString,
                 _registered_method=True)
+        self.ListMissing = channel.unary_unary(
+                '/otel_bridge.v1.MappingService/ListMissing',
+                request_serializer=otel__bridge_dot_v1_dot_mapping__pb2.ListMissingRequest.SerializeToString,
+                response_deserializer=otel__bridge_dot_v1_dot_mapping__pb2.ListMissingResponse.FromString,
+                _registered_method=True)
 
 
 class MappingServiceServicer(object):
@@ -106,6 +111,13 @@ class MappingServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListMissing(self, request, context):
+        """Builds and aliases that devices named and that have no mapping, with what waits for them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MappingServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -133,6 +145,11 @@ def add_MappingServiceServicer_to_server(servicer, server):
                     servicer.SetAlias,
                     request_deserializer=otel__bridge_dot_v1_dot_mapping__pb2.SetAliasRequest.FromString,
                     response_serializer=otel__bridge_dot_v1_dot_mapping__pb2.SetAliasResponse.SerializeToString,
+            ),
+            'ListMissing': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMissing,
+                    request_deserializer=otel__bridge_dot_v1_dot_mapping__pb2.ListMissingRequest.FromString,
+                    response_serializer=otel__bridge_dot_v1_dot_mapping__pb2.ListMissingResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -271,6 +288,33 @@ class MappingService(object):
             '/otel_bridge.v1.MappingService/SetAlias',
             otel__bridge_dot_v1_dot_mapping__pb2.SetAliasRequest.SerializeToString,
             otel__bridge_dot_v1_dot_mapping__pb2.SetAliasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMissing(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/otel_bridge.v1.MappingService/ListMissing',
+            otel__bridge_dot_v1_dot_mapping__pb2.ListMissingRequest.SerializeToString,
+            otel__bridge_dot_v1_dot_mapping__pb2.ListMissingResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,6 +53,12 @@ class MappingServiceStub:
     ]
     """Makes NAME@VERSION name a build. Events that were admitted before keep the build they had."""
 
+    ListMissing: grpc.UnaryUnaryMultiCallable[
+        otel_bridge.v1.mapping_pb2.ListMissingRequest,
+        otel_bridge.v1.mapping_pb2.ListMissingResponse,
+    ]
+    """Builds and aliases that devices named and that have no mapping, with what waits for them."""
+
 class MappingServiceAsyncStub:
     """Keeps mappings. A mapping is immutable and named by the SHA-256 of its canonical bytes.
     A REF is: a build id; "sha256:" and 8 to 64 hex digits of a digest; or "NAME@VERSION", an alias.
@@ -85,6 +91,12 @@ class MappingServiceAsyncStub:
         otel_bridge.v1.mapping_pb2.SetAliasResponse,
     ]
     """Makes NAME@VERSION name a build. Events that were admitted before keep the build they had."""
+
+    ListMissing: grpc.aio.UnaryUnaryMultiCallable[
+        otel_bridge.v1.mapping_pb2.ListMissingRequest,
+        otel_bridge.v1.mapping_pb2.ListMissingResponse,
+    ]
+    """Builds and aliases that devices named and that have no mapping, with what waits for them."""
 
 class MappingServiceServicer(metaclass=abc.ABCMeta):
     """Keeps mappings. A mapping is immutable and named by the SHA-256 of its canonical bytes.
@@ -128,5 +140,13 @@ class MappingServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[otel_bridge.v1.mapping_pb2.SetAliasResponse, collections.abc.Awaitable[otel_bridge.v1.mapping_pb2.SetAliasResponse]]:
         """Makes NAME@VERSION name a build. Events that were admitted before keep the build they had."""
+
+    @abc.abstractmethod
+    def ListMissing(
+        self,
+        request: otel_bridge.v1.mapping_pb2.ListMissingRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[otel_bridge.v1.mapping_pb2.ListMissingResponse, collections.abc.Awaitable[otel_bridge.v1.mapping_pb2.ListMissingResponse]]:
+        """Builds and aliases that devices named and that have no mapping, with what waits for them."""
 
 def add_MappingServiceServicer_to_server(servicer: MappingServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -14,47 +14,47 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eotel_bridge/v1/profiling.proto\x12\x0eotel_bridge.v1\"U\n\x05Value\x12\x0e\n\x04text\x18\x01 \x01(\x0cH\x00\x12\x11\n\x07integer\x18\x02 \x01(\x12H\x00\x12\x10\n\x06number\x18\x03 \x01(\x01H\x00\x12\x0e\n\x04\x66lag\x18\x04 \x01(\x08H\x00\x42\x07\n\x05value\">\n\tAttribute\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12$\n\x05value\x18\x02 \x01(\x0b\x32\x15.otel_bridge.v1.Value\";\n\x08ModelRef\x12\x0c\n\x04name\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x0c\x12\x10\n\x08\x62uild_id\x18\x03 \x01(\x0c\"s\n\x05\x43lock\x12\x11\n\tnumerator\x18\x01 \x01(\x04\x12\x13\n\x0b\x64\x65nominator\x18\x02 \x01(\x04\x12\x14\n\x0c\x63ounter_bits\x18\x03 \x01(\r\x12\x14\n\x0c\x61nchor_ticks\x18\x04 \x01(\x04\x12\x16\n\x0e\x61nchor_unix_ns\x18\x05 \x01(\x04\",\n\nSenderDrop\x12\x0e\n\x06reason\x18\x01 \x01(\x0c\x12\x0e\n\x06\x65vents\x18\x02 \x01(\x04\"\xf0\x01\n\x06Stream\x12\x11\n\tstream_id\x18\x01 \x01(\x0c\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\'\n\x05model\x18\x03 \x01(\x0b\x32\x18.otel_bridge.v1.ModelRef\x12+\n\x08resource\x18\x04 \x03(\x0b\x32\x19.otel_bridge.v1.Attribute\x12\x17\n\x0fruntime_version\x18\x05 \x01(\x0c\x12%\n\x06\x63locks\x18\x06 \x03(\x0b\x32\x15.otel_bridge.v1.Clock\x12+\n\x07\x64ropped\x18\x07 \x03(\x0b\x32\x1a.otel_bridge.v1.SenderDrop\"9\n\x04Part\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0c\n\x04last\x18\x02 \x01(\x08\x12\x13\n\x0b\x66irst_event\x18\x03 \x01(\x04\"\xb5\x02\n\x05\x42lock\x12\'\n\x04kind\x18\x01 \x01(\x0e\x32\x19.otel_bridge.v1.BlockKind\x12\x0c\n\x04name\x18\x02 \x01(\x0c\x12\x10\n\x08position\x18\x03 \x01(\x04\x12\x0e\n\x06method\x18\x04 \x01(\x0c\x12\x13\n\x0b\x65vent_count\x18\x05 \x01(\r\x12\x13\n\x0btraceparent\x18\x06 \x01(\x0c\x12\x12\n\ntracestate\x18\x07 \x01(\x0c\x12\x12\n\x05\x65rror\x18\x08 \x01(\rH\x00\x88\x01\x01\x12-\n\nattributes\x18\t \x03(\x0b\x32\x19.otel_bridge.v1.Attribute\x12\x16\n\trun_index\x18\n \x01(\x04H\x01\x88\x01\x01\x12\"\n\x04part\x18\x0b \x01(\x0b\x32\x14.otel_bridge.v1.PartB\x08\n\x06_errorB\x0c\n\n_run_index\"7\n\nIdentifier\x12\x10\n\x06number\x18\x01 \x01(\x12H\x00\x12\x0e\n\x04text\x18\x02 \x01(\x0cH\x00\x42\x07\n\x05value\"\xcb\x01\n\x0c\x45ventColumns\x12\'\n\x04kind\x18\x01 \x03(\x0e\x32\x19.otel_bridge.v1.EventKind\x12\x13\n\x0binstruction\x18\x02 \x03(\x11\x12\r\n\x05\x63hain\x18\x03 \x03(\r\x12\x12\n\nidentifier\x18\x04 \x03(\r\x12\x13\n\x0bstart_delta\x18\x05 \x03(\x12\x12\x10\n\x08\x64uration\x18\x06 \x03(\x04\x12\r\n\x05\x63lock\x18\x07 \x03(\r\x12\x10\n\x08metadata\x18\x08 \x03(\r\x12\x12\n\noccurrence\x18\t \x03(\r\"\xd5\x01\n\x13\x45xportEventsRequest\x12&\n\x06stream\x18\x01 \x01(\x0b\x32\x16.otel_bridge.v1.Stream\x12/\n\x0bidentifiers\x18\x02 \x03(\x0b\x32\x1a.otel_bridge.v1.Identifier\x12\x10\n\x08metadata\x18\x03 \x03(\x0c\x12%\n\x06\x62locks\x18\x04 \x03(\x0b\x32\x15.otel_bridge.v1.Block\x12,\n\x06\x65vents\x18\x05 \x01(\x0b\x32\x1c.otel_bridge.v1.EventColumns\"\xbe\x01\n\x13UploadETDumpRequest\x12&\n\x06stream\x18\x01 \x01(\x0b\x32\x16.otel_bridge.v1.Stream\x12\x0e\n\x06\x65tdump\x18\x02 \x01(\x0c\x12\x0e\n\x06method\x18\x03 \x01(\x0c\x12\x16\n\x0e\x66irst_position\x18\x04 \x01(\x04\x12\x18\n\x10\x65nded_at_unix_ns\x18\x05 \x01(\x04\x12-\n\nattributes\x18\x06 \x03(\x0b\x32\x19.otel_bridge.v1.Attribute\"+\n\tRejection\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0e\n\x06\x65vents\x18\x02 \x01(\x04\"n\n\x14\x45xportEventsResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x04\x12+\n\x08rejected\x18\x02 \x03(\x0b\x32\x19.otel_bridge.v1.Rejection\x12\x17\n\x0f\x66irst_rejection\x18\x03 \x01(\t\"~\n\x14UploadETDumpResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x04\x12+\n\x08rejected\x18\x02 \x03(\x0b\x32\x19.otel_bridge.v1.Rejection\x12\x17\n\x0f\x66irst_rejection\x18\x03 \x01(\t\x12\x0e\n\x06\x62locks\x18\x04 \x01(\x04*j\n\tBlockKind\x12\x1a\n\x16\x42LOCK_KIND_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x42LOCK_KIND_LOAD\x10\x01\x12\x16\n\x12\x42LOCK_KIND_EXECUTE\x10\x02\x12\x14\n\x10\x42LOCK_KIND_OTHER\x10\x03*\x83\x01\n\tEventKind\x12\x1a\n\x16\x45VENT_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12\x45VENT_KIND_RUNTIME\x10\x01\x12\x13\n\x0f\x45VENT_KIND_CALL\x10\x02\x12\x14\n\x10\x45VENT_KIND_SCOPE\x10\x03\x12\x17\n\x13\x45VENT_KIND_DELEGATE\x10\x04\x32\xc8\x01\n\x10ProfilingService\x12Y\n\x0c\x45xportEvents\x12#.otel_bridge.v1.ExportEventsRequest\x1a$.otel_bridge.v1.ExportEventsResponse\x12Y\n\x0cUploadETDump\x12#.otel_bridge.v1.UploadETDumpRequest\x1a$.otel_bridge.v1.UploadETDumpResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eotel_bridge/v1/profiling.proto\x12\x0eotel_bridge.v1\"U\n\x05Value\x12\x0e\n\x04text\x18\x01 \x01(\x0cH\x00\x12\x11\n\x07integer\x18\x02 \x01(\x12H\x00\x12\x10\n\x06number\x18\x03 \x01(\x01H\x00\x12\x0e\n\x04\x66lag\x18\x04 \x01(\x08H\x00\x42\x07\n\x05value\">\n\tAttribute\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12$\n\x05value\x18\x02 \x01(\x0b\x32\x15.otel_bridge.v1.Value\";\n\x08ModelRef\x12\x0c\n\x04name\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x0c\x12\x10\n\x08\x62uild_id\x18\x03 \x01(\x0c\"\x81\x01\n\x05\x43lock\x12\x11\n\tnumerator\x18\x01 \x01(\x04\x12\x13\n\x0b\x64\x65nominator\x18\x02 \x01(\x04\x12\x14\n\x0c\x63ounter_bits\x18\x03 \x01(\r\x12\x14\n\x0c\x61nchor_ticks\x18\x04 \x01(\x04\x12\x16\n\x0e\x61nchor_unix_ns\x18\x05 \x01(\x04\x12\x0c\n\x04name\x18\x06 \x01(\x0c\",\n\nSenderDrop\x12\x0e\n\x06reason\x18\x01 \x01(\x0c\x12\x0e\n\x06\x65vents\x18\x02 \x01(\x04\"\xf0\x01\n\x06Stream\x12\x11\n\tstream_id\x18\x01 \x01(\x0c\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\'\n\x05model\x18\x03 \x01(\x0b\x32\x18.otel_bridge.v1.ModelRef\x12+\n\x08resource\x18\x04 \x03(\x0b\x32\x19.otel_bridge.v1.Attribute\x12\x17\n\x0fruntime_version\x18\x05 \x01(\x0c\x12%\n\x06\x63locks\x18\x06 \x03(\x0b\x32\x15.otel_bridge.v1.Clock\x12+\n\x07\x64ropped\x18\x07 \x03(\x0b\x32\x1a.otel_bridge.v1.SenderDrop\"9\n\x04Part\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0c\n\x04last\x18\x02 \x01(\x08\x12\x13\n\x0b\x66irst_event\x18\x03 \x01(\x04\"\xb5\x02\n\x05\x42lock\x12\'\n\x04kind\x18\x01 \x01(\x0e\x32\x19.otel_bridge.v1.BlockKind\x12\x0c\n\x04name\x18\x02 \x01(\x0c\x12\x10\n\x08position\x18\x03 \x01(\x04\x12\x0e\n\x06method\x18\x04 \x01(\x0c\x12\x13\n\x0b\x65vent_count\x18\x05 \x01(\r\x12\x13\n\x0btraceparent\x18\x06 \x01(\x0c\x12\x12\n\ntracestate\x18\x07 \x01(\x0c\x12\x12\n\x05\x65rror\x18\x08 \x01(\rH\x00\x88\x01\x01\x12-\n\nattributes\x18\t \x03(\x0b\x32\x19.otel_bridge.v1.Attribute\x12\x16\n\trun_index\x18\n \x01(\x04H\x01\x88\x01\x01\x12\"\n\x04part\x18\x0b \x01(\x0b\x32\x14.otel_bridge.v1.PartB\x08\n\x06_errorB\x0c\n\n_run_index\"7\n\nIdentifier\x12\x10\n\x06number\x18\x01 \x01(\x12H\x00\x12\x0e\n\x04text\x18\x02 \x01(\x0cH\x00\x42\x07\n\x05value\"\xcb\x01\n\x0c\x45ventColumns\x12\'\n\x04kind\x18\x01 \x03(\x0e\x32\x19.otel_bridge.v1.EventKind\x12\x13\n\x0binstruction\x18\x02 \x03(\x11\x12\r\n\x05\x63hain\x18\x03 \x03(\r\x12\x12\n\nidentifier\x18\x04 \x03(\r\x12\x13\n\x0bstart_delta\x18\x05 \x03(\x12\x12\x10\n\x08\x64uration\x18\x06 \x03(\x04\x12\r\n\x05\x63lock\x18\x07 \x03(\r\x12\x10\n\x08metadata\x18\x08 \x03(\r\x12\x12\n\noccurrence\x18\t \x03(\r\"\xd5\x01\n\x13\x45xportEventsRequest\x12&\n\x06stream\x18\x01 \x01(\x0b\x32\x16.otel_bridge.v1.Stream\x12/\n\x0bidentifiers\x18\x02 \x03(\x0b\x32\x1a.otel_bridge.v1.Identifier\x12\x10\n\x08metadata\x18\x03 \x03(\x0c\x12%\n\x06\x62locks\x18\x04 \x03(\x0b\x32\x15.otel_bridge.v1.Block\x12,\n\x06\x65vents\x18\x05 \x01(\x0b\x32\x1c.otel_bridge.v1.EventColumns\"\xbe\x01\n\x13UploadETDumpRequest\x12&\n\x06stream\x18\x01 \x01(\x0b\x32\x16.otel_bridge.v1.Stream\x12\x0e\n\x06\x65tdump\x18\x02 \x01(\x0c\x12\x0e\n\x06method\x18\x03 \x01(\x0c\x12\x16\n\x0e\x66irst_position\x18\x04 \x01(\x04\x12\x18\n\x10\x65nded_at_unix_ns\x18\x05 \x01(\x04\x12-\n\nattributes\x18\x06 \x03(\x0b\x32\x19.otel_bridge.v1.Attribute\"+\n\tRejection\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0e\n\x06\x65vents\x18\x02 \x01(\x04\"n\n\x14\x45xportEventsResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x04\x12+\n\x08rejected\x18\x02 \x03(\x0b\x32\x19.otel_bridge.v1.Rejection\x12\x17\n\x0f\x66irst_rejection\x18\x03 \x01(\t\"~\n\x14UploadETDumpResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x04\x12+\n\x08rejected\x18\x02 \x03(\x0b\x32\x19.otel_bridge.v1.Rejection\x12\x17\n\x0f\x66irst_rejection\x18\x03 \x01(\t\x12\x0e\n\x06\x62locks\x18\x04 \x01(\x04*j\n\tBlockKind\x12\x1a\n\x16\x42LOCK_KIND_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x42LOCK_KIND_LOAD\x10\x01\x12\x16\n\x12\x42LOCK_KIND_EXECUTE\x10\x02\x12\x14\n\x10\x42LOCK_KIND_OTHER\x10\x03*\x83\x01\n\tEventKind\x12\x1a\n\x16\x45VENT_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12\x45VENT_KIND_RUNTIME\x10\x01\x12\x13\n\x0f\x45VENT_KIND_CALL\x10\x02\x12\x14\n\x10\x45VENT_KIND_SCOPE\x10\x03\x12\x17\n\x13\x45VENT_KIND_DELEGATE\x10\x04\x32\xc8\x01\n\x10ProfilingService\x12Y\n\x0c\x45xportEvents\x12#.otel_bridge.v1.ExportEventsRequest\x1a$.otel_bridge.v1.ExportEventsResponse\x12Y\n\x0cUploadETDump\x12#.otel_bridge.v1.UploadETDumpRequest\x1a$.otel_bridge.v1.UploadETDumpResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'otel_bridge.v1.profiling_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_BLOCKKIND']._serialized_start=1996
-  _globals['_BLOCKKIND']._serialized_end=2102
-  _globals['_EVENTKIND']._serialized_start=2105
-  _globals['_EVENTKIND']._serialized_end=2236
+  _globals['_BLOCKKIND']._serialized_start=2011
+  _globals['_BLOCKKIND']._serialized_end=2117
+  _globals['_EVENTKIND']._serialized_start=2120
+  _globals['_EVENTKIND']._serialized_end=2251
   _globals['_VALUE']._serialized_start=50
   _globals['_VALUE']._serialized_end=135
   _globals['_ATTRIBUTE']._serialized_start=137
   _globals['_ATTRIBUTE']._serialized_end=199
   _globals['_MODELREF']._serialized_start=201
   _globals['_MODELREF']._serialized_end=260
-  _globals['_CLOCK']._serialized_start=262
-  _globals['_CLOCK']._serialized_end=377
-  _globals['_SENDERDROP']._serialized_start=379
-  _globals['_SENDERDROP']._serialized_end=423
-  _globals['_STREAM']._serialized_start=426
-  _globals['_STREAM']._serialized_end=666
-  _globals['_PART']._serialized_start=668
-  _globals['_PART']._serialized_end=725
-  _globals['_BLOCK']._serialized_start=728
-  _globals['_BLOCK']._serialized_end=1037
-  _globals['_IDENTIFIER']._serialized_start=1039
-  _globals['_IDENTIFIER']._serialized_end=1094
-  _globals['_EVENTCOLUMNS']._serialized_start=1097
-  _globals['_EVENTCOLUMNS']._serialized_end=1300
-  _globals['_EXPORTEVENTSREQUEST']._serialized_start=1303
-  _globals['_EXPORTEVENTSREQUEST']._serialized_end=1516
-  _globals['_UPLOADETDUMPREQUEST']._serialized_start=1519
-  _globals['_UPLOADETDUMPREQUEST']._serialized_end=1709
-  _globals['_REJECTION']._serialized_start=1711
-  _globals['_REJECTION']._serialized_end=1754
-  _globals['_EXPORTEVENTSRESPONSE']._serialized_start=1756
-  _globals['_EXPORTEVENTSRESPONSE']._serialized_end=1866
-  _globals['_UPLOADETDUMPRESPONSE']._serialized_start=1868
-  _globals['_UPLOADETDUMPRESPONSE']._serialized_end=1994
-  _globals['_PROFILINGSERVICE']._serialized_start=2239
-  _globals['_PROFILINGSERVICE']._serialized_end=2439
+  _globals['_CLOCK']._serialized_start=263
+  _globals['_CLOCK']._serialized_end=392
+  _globals['_SENDERDROP']._serialized_start=394
+  _globals['_SENDERDROP']._serialized_end=438
+  _globals['_STREAM']._serialized_start=441
+  _globals['_STREAM']._serialized_end=681
+  _globals['_PART']._serialized_start=683
+  _globals['_PART']._serialized_end=740
+  _globals['_BLOCK']._serialized_start=743
+  _globals['_BLOCK']._serialized_end=1052
+  _globals['_IDENTIFIER']._serialized_start=1054
+  _globals['_IDENTIFIER']._serialized_end=1109
+  _globals['_EVENTCOLUMNS']._serialized_start=1112
+  _globals['_EVENTCOLUMNS']._serialized_end=1315
+  _globals['_EXPORTEVENTSREQUEST']._serialized_start=1318
+  _globals['_EXPORTEVENTSREQUEST']._serialized_end=1531
+  _globals['_UPLOADETDUMPREQUEST']._serialized_start=1534
+  _globals['_UPLOADETDUMPREQUEST']._serialized_end=1724
+  _globals['_REJECTION']._serialized_start=1726
+  _globals['_REJECTION']._serialized_end=1769
+  _globals['_EXPORTEVENTSRESPONSE']._serialized_start=1771
+  _globals['_EXPORTEVENTSRESPONSE']._serialized_end=1881
+  _globals['_UPLOADETDUMPRESPONSE']._serialized_start=1883
+  _globals['_UPLOADETDUMPRESPONSE']._serialized_end=2009
+  _globals['_PROFILINGSERVICE']._serialized_start=2254
+  _globals['_PROFILINGSERVICE']._serialized_end=2454
 # @@protoc_insertion_point(module_scope)

@@ -178,6 +178,7 @@ class Clock(google.protobuf.message.Message):
     COUNTER_BITS_FIELD_NUMBER: builtins.int
     ANCHOR_TICKS_FIELD_NUMBER: builtins.int
     ANCHOR_UNIX_NS_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
     numerator: builtins.int
     """unset (0): 1"""
     denominator: builtins.int
@@ -190,6 +191,8 @@ class Clock(google.protobuf.message.Message):
     """
     anchor_unix_ns: builtins.int
     """nanoseconds since 1970; unset (0): no anchor, the last event of the runtime ends at receipt"""
+    name: builtins.bytes
+    """what it counts for, e.g. "host", "gpu", "npu"; unset: clock 0 is "host", others have no name"""
     def __init__(
         self,
         *,
@@ -198,8 +201,9 @@ class Clock(google.protobuf.message.Message):
         counter_bits: builtins.int = ...,
         anchor_ticks: builtins.int = ...,
         anchor_unix_ns: builtins.int = ...,
+        name: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["anchor_ticks", b"anchor_ticks", "anchor_unix_ns", b"anchor_unix_ns", "counter_bits", b"counter_bits", "denominator", b"denominator", "numerator", b"numerator"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["anchor_ticks", b"anchor_ticks", "anchor_unix_ns", b"anchor_unix_ns", "counter_bits", b"counter_bits", "denominator", b"denominator", "name", b"name", "numerator", b"numerator"]) -> None: ...
 
 global___Clock = Clock
 
