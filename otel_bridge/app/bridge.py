@@ -7,8 +7,8 @@ Invariants
 
 Start: registry, decoders, exporter, pipeline, then the doors.
 Stop:  1. health says NOT_SERVING, so that balancers turn away;  2. the doors close: nothing new comes in;  3. the spool closes
-       and the pipeline empties it, for at most `server.drain_s`;  4. exporter, decoders and registry close, which nobody uses
-       any more;  5. own telemetry last, so that it has counted all that.
+       and the pipeline empties it, parked events too, for at most `server.drain_s`;  4. exporter, decoders and registry close,
+       which nobody uses any more;  5. own telemetry last, so that it has counted all that.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import logging
 
 from otel_bridge import __version__
 from otel_bridge.app.watch import Recorder
+from otel_bridge.clock.converters import Converters
 from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.config.keys import allow
 from otel_bridge.export.build import build_exporter
@@ -24,9 +25,12 @@ from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.sqlite import open_registry
 from otel_bridge.metadata.table import Decoders
 from otel_bridge.pipeline.loop import Pipeline
+from otel_bridge.pipeline.parking import Parking
 from otel_bridge.pipeline.stages import Stages
+from otel_bridge.spool.lot import LotLimits
 from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.telemetry.provider import OwnExport, Provider
+from otel_bridge.v1 import mapping_pb2
 from otel_bridge.wire.admission import Rules
 from otel_bridge.wire.http import http_app
 from otel_bridge.wire.intake import Intake
@@ -54,6 +58,7 @@ class Bridge:
         telemetry = self._provider.telemetry
         recorder = self._recorder = Recorder(telemetry)
         self.registry = open_registry(config.server.data_dir)
+        converters = Converters(config.clock.converters, watch=recorder.unconverted)
         self._decoders = Decoders(
             config.metadata.parsers,
             time_limit_s=config.metadata.time_limit_s,
@@ -62,10 +67,19 @@ class Bridge:
             watch=recorder.undecoded,
         )
         self._exporter = exporter or build_exporter(config.export, watch=recorder)
-        self._spool = MemorySpool(config.spool.max_bytes)
+        self._spool = MemorySpool(config.spool.max_bytes, _lot_limits(config))
         mappings = CompiledMappings(self.registry, _MAX_COMPILED_MAPPINGS)
-        stages = Stages(mappings, self._decoders, config.mapping.template_cache_bytes)
-        self._pipeline = Pipeline(self._spool, stages, self._exporter, recorder, config.export.max_request_bytes)
+        stages = Stages(mappings, self._decoders, config.mapping.template_cache_bytes, converters)
+        policy = config.parking.policy
+        self._parking = Parking(self._spool, self.registry, mappings, recorder, policy=policy)
+        self._pipeline = Pipeline(
+            self._spool,
+            stages,
+            self._exporter,
+            recorder,
+            sift=self._parking.sift,
+            limit_bytes=config.export.max_request_bytes,
+        )
         rules = Rules(
             allow(config.admission.resource_keys),
             allow(config.admission.inference_keys),
@@ -77,7 +91,10 @@ class Bridge:
         def count_grpc(outcome: str) -> None:
             recorder.request("grpc", outcome)
 
-        handlers = (profiling_handler(intake, count_grpc), mapping_handler(self.registry, count_grpc))
+        handlers = (
+            profiling_handler(intake, count_grpc),
+            mapping_handler(self.registry, self._missing, self._parking.uploaded, count_grpc),
+        )
         self._grpc = GrpcDoor(handlers, limit)
         self._http = HttpDoor(
             http_app(
@@ -92,7 +109,10 @@ class Bridge:
         telemetry.watch("otel_bridge.spool.events", lambda: self._spool.events)
         telemetry.watch("otel_bridge.spool.size_bytes", lambda: self._spool.size_bytes)
         telemetry.watch("otel_bridge.spool.capacity_bytes", lambda: config.spool.max_bytes)
+        telemetry.watch("otel_bridge.spool.parked_events", lambda: self._spool.parked_events)
+        telemetry.watch("otel_bridge.spool.parked_bytes", lambda: self._spool.parked_bytes)
         self._running: asyncio.Task[None] | None = None
+        self._reviewing: asyncio.Task[None] | None = None
         self._ready = False
 
     @property
@@ -105,9 +125,23 @@ class Bridge:
         """Where HTTP is listened for, once started."""
         return self._http.address
 
+    def _missing(self) -> list[mapping_pb2.MissingMapping]:
+        return [
+            mapping_pb2.MissingMapping(
+                ref=each.ref,
+                devices=len(each.streams),
+                first_seen_unix_ns=each.first_seen_ns,
+                last_seen_unix_ns=each.last_seen_ns,
+                parked_events=self._spool.parked_events_of(each.ref),
+                passed_events=each.passed_events,
+            )
+            for each in self._parking.missing()
+        ]
+
     async def start(self) -> None:
         """Begin to work. Raises `ConfigError` where an address cannot be listened on; then nothing is left running."""
         self._running = asyncio.create_task(self._pipeline.run())
+        self._reviewing = asyncio.create_task(self._parking.run())
         try:
             await self._http.start(self._config.server.http_address)
             await self._grpc.start(self._config.server.grpc_address)
@@ -122,6 +156,9 @@ class Bridge:
         self._ready = False
         await self._grpc.turn_away()
         await asyncio.gather(self._grpc.stop(self._config.server.drain_s), self._http.stop())
+        if self._reviewing is not None:
+            self._reviewing.cancel()
+            await asyncio.gather(self._reviewing, return_exceptions=True)
         self._spool.close()
         if self._running is not None:
             _, late = await asyncio.wait([self._running], timeout=self._config.server.drain_s)
@@ -135,6 +172,17 @@ class Bridge:
         self._decoders.close()
         self.registry.close()
         await asyncio.to_thread(self._provider.shutdown)
+
+
+def _lot_limits(config: BridgeConfig) -> LotLimits:
+    parking = config.parking
+    return LotLimits(
+        max_age_s=parking.max_age_s,
+        max_bytes=parking.max_bytes,
+        max_events=parking.max_events,
+        max_bytes_per_build=parking.max_bytes_per_build,
+        max_events_per_build=parking.max_events_per_build,
+    )
 
 
 def _own_export(config: BridgeConfig) -> OwnExport | None:

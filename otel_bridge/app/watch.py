@@ -7,7 +7,7 @@ class Recorder:
     """
     A `wire.intake.Watch`, a `pipeline.loop.Ledger` and an `export.observed.Watch`.
 
-    The ledger: accepted = emitted + dropped + what the spool still holds.
+    The ledger: accepted = emitted + dropped + what the spool still holds, parked events included.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -40,6 +40,14 @@ class Recorder:
         if spans:
             self._telemetry.add("otel_bridge.exporter.send_failed_spans", spans, reason=reason)
 
+    def parked(self, events: int) -> None:
+        """Events began to wait for their mapping."""
+        self._telemetry.add("otel_bridge.parking.parked_events", events)
+
+    def unparked(self, events: int, reason: str) -> None:
+        """Events go on: their mapping is there, their time is up, or there was no room to wait."""
+        self._telemetry.add("otel_bridge.parking.unparked_events", events, reason=reason)
+
     def resolved(self, events: int, status: str, delegate: str) -> None:
         """Delegate events of a backend (or "") got this status."""
         self._telemetry.add("otel_bridge.resolution.events", events, status=status, delegate=delegate)
@@ -47,6 +55,10 @@ class Recorder:
     def undecoded(self, decoder: str, reason: str) -> None:
         """A byte string of metadata was not, or not wholly, decoded."""
         self._telemetry.add("otel_bridge.metadata.failures", 1, decoder=decoder, reason=reason)
+
+    def unconverted(self, converter: str, reason: str) -> None:
+        """A converter of times failed for an event."""
+        self._telemetry.add("otel_bridge.clock.unconverted_events", 1, converter=converter, reason=reason)
 
     def request_sent(self, *, payload_bytes: int, rejected_spans: int, seconds: float) -> None:  # noqa: ARG002 - as the protocol says
         """The back end answered a request."""

@@ -13,13 +13,16 @@ from rich.table import Table
 
 from otel_bridge.app.offline import Offline
 from otel_bridge.cli.cells import cell
+from otel_bridge.cli.inspect_totals import print_totals
 from otel_bridge.cli.mapping import load_source
 from otel_bridge.cli.options import clock_options, upload_of
+from otel_bridge.report.keys import By
 from otel_bridge.report.table import Row, tabulate
+from otel_bridge.report.totals import add_up_by
 
 _COLUMNS = (
     "subject", "instruction", "event", "count", "min_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns", "mean_ns", "share",
-    "status", "delegate", "handles", "operators", "module_path",
+    "status", "time_quality", "delegate", "handles", "operators", "module_path",
 )  # fmt: skip
 
 
@@ -28,21 +31,36 @@ _COLUMNS = (
 @click.option("--mapping", "source", type=click.Path(path_type=Path), help="An .etrecord, maps JSON or built mapping.")
 @click.option("--method", metavar="M", help="Method that ran; without it, found from the events.")
 @click.option(
+    "--by", type=click.Choice([by.value for by in By]), help="Add up where the time went, by this; no time counts twice."
+)
+@click.option(
     "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True, help="What to print."
 )
 @clock_options
-def inspect(*, dump: Path, source: Path | None, method: str | None, form: str, **clock: Any) -> None:
+def inspect(*, dump: Path, source: Path | None, method: str | None, by: str | None, form: str, **clock: Any) -> None:
     """
     Show what an ETDump holds: per method, instruction and identifier how often, how long, and which operators.
 
     Durations are in nanoseconds (csv, json) or microseconds (table). Percentiles are over all events of a row.
+
+    With --by, the rows of a method add up to its inferences: an event that stands for several operators is split (equally, or
+    by the mapping's weights), a delegate has what its events leave of its call, and (framework) is time in no instruction.
+    Percentiles are then over inferences.
     """
     offline = Offline(load_source(source) if source else None)
     try:
         replayed = offline.replay(upload_of(dump, method=method, **clock))
     finally:
         offline.close()
-    rows = tabulate(replayed.scene)
+    if by is not None:
+        print_totals(add_up_by(replayed.scene, By(by)), By(by), form)
+    else:
+        _print_rows(tabulate(replayed.scene), form)
+    for reason, events in replayed.admitted.rejected.items():
+        click.echo(f"{events} events are not shown: {reason}", err=True)
+
+
+def _print_rows(rows: list[Row], form: str) -> None:
     if form == "json":
         click.echo(json.dumps([_record(row) for row in rows], indent=2))
     elif form == "csv":
@@ -51,8 +69,6 @@ def inspect(*, dump: Path, source: Path | None, method: str | None, form: str, *
         writer.writerows([_cell(value) for value in _record(row).values()] for row in rows)
     else:
         _print_table(rows)
-    for reason, events in replayed.admitted.rejected.items():
-        click.echo(f"{events} events are not shown: {reason}", err=True)
 
 
 def _record(row: Row) -> dict[str, Any]:
@@ -61,7 +77,7 @@ def _record(row: Row) -> dict[str, Any]:
     values = (
         row.subject, row.instruction, row.name, row.count,
         row.min_ns, row.p50_ns, row.p90_ns, row.p99_ns, row.max_ns, row.mean_ns, row.share,
-        resolution.status, resolution.delegate, list(resolution.handles),
+        resolution.status, row.time_quality, resolution.delegate, list(resolution.handles),
         [operator.name for operator in operators], operators[0].module_path if operators else None,
     )  # fmt: skip
     return dict(zip(_COLUMNS, values, strict=True))
@@ -77,7 +93,7 @@ def _print_table(rows: Iterable[Row]) -> None:
         table.add_column(name, no_wrap=True)
     for name in ("count", "min us", "p50", "p90", "p99", "max", "mean", "share"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("status", "handles", "operators", "module"):
+    for name in ("status", "time", "handles", "operators", "module"):
         table.add_column(name)
     for row in rows:
         resolution = row.resolution
@@ -90,6 +106,7 @@ def _print_table(rows: Iterable[Row]) -> None:
             *(f"{time / 1000:.1f}" for time in times),
             "" if row.share is None else f"{row.share:.1%}",
             resolution.status or "",
+            row.time_quality or "",
             " ".join(map(str, resolution.handles)),
             cell(", ".join(operator.name for operator in resolution.operators)),
             cell(resolution.operators[0].module_path if resolution.operators else ""),

@@ -10,8 +10,10 @@ import sys
 import click
 
 from otel_bridge import __version__
+from otel_bridge.cli.check import check
 from otel_bridge.cli.config import config
 from otel_bridge.cli.demo import demo
+from otel_bridge.cli.diff import diff
 from otel_bridge.cli.inspect import inspect
 from otel_bridge.cli.mapping import mapping
 from otel_bridge.cli.replay import replay
@@ -28,6 +30,8 @@ def otel_bridge() -> None:
 
 for command in (serve, mapping, send, replay, inspect, config, demo):
     otel_bridge.add_command(command)
+for command in (check, diff):
+    mapping.add_command(command)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """`otel-bridge mapping`: make, upload and look at mappings."""
 
-import hashlib
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -10,14 +10,17 @@ from rich.console import Console
 from rich.table import Table
 
 from otel_bridge.cli.cells import cell
+from otel_bridge.cli.formats import declare, metadata_options
 from otel_bridge.cli.options import split_model
 from otel_bridge.cli.remote import CALL_TIMEOUT_S, channel_to, mappings, server_option
 from otel_bridge.mapping.document import default_build_id, digest, encode, to_json
+from otel_bridge.mapping.merge import merge
+from otel_bridge.mapping.pte import read_program
 from otel_bridge.mapping.source import read_source, write_file
 from otel_bridge.v1 import mapping_pb2 as pb
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_SOURCE_HELP = "SOURCE is an .etrecord, a JSON with debug_handle_map and delegate_map, or a built mapping."
+_SOURCE_HELP = "SOURCE is an .etrecord, a JSON with debug_handle_map and delegate_map, a .pte, or a built mapping."
 
 
 @click.group()
@@ -28,7 +31,9 @@ def mapping() -> None:
 def _describe_options(command: click.decorators.FC) -> click.decorators.FC:
     for option in (
         click.option(
-            "--pte", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Build id: SHA-256 of this program."
+            "--pte",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="The program: its kernels and XNNPACK nodes join the mapping, its SHA-256 is the build id.",
         ),
         click.option("--build-id", metavar="ID", help="Name of the model build, as devices send it."),
         click.option("--version", "model_version", default="", metavar="V", help="Version of the alias."),
@@ -42,9 +47,21 @@ def _describe_options(command: click.decorators.FC) -> click.decorators.FC:
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="File to write; JSON if it ends in .json.")
 @_describe_options
-def build(*, source: Path, output: Path, model_name: str, model_version: str, build_id: str | None, pte: Path | None) -> None:
+@metadata_options
+def build(
+    *,
+    source: Path,
+    output: Path,
+    model_name: str,
+    model_version: str,
+    build_id: str | None,
+    pte: Path | None,
+    metadata_struct: tuple[str, ...],
+    metadata_schema: tuple[str, ...],
+) -> None:
     """See the help above."""
     file = load_source(source, name=model_name, version=model_version, build_id=build_id, pte=pte)
+    file.mapping.CopyFrom(declare(file.mapping, metadata_struct, metadata_schema))
     try:
         output.write_bytes(write_file(file, output.name))
     except OSError as error:
@@ -137,6 +154,31 @@ def delete(ref: str, server: str) -> None:
 
 
 @mapping.command()
+@server_option
+@_json_option
+def missing(server: str, *, as_json: bool) -> None:
+    """List builds and aliases that devices named and that have no mapping."""
+    found: list[pb.MissingMapping] = []
+    with channel_to(server) as channel:
+        token = ""
+        while True:
+            page = mappings(channel).ListMissing(pb.ListMissingRequest(page_token=token), timeout=CALL_TIMEOUT_S)
+            found += page.missing
+            token = page.next_page_token
+            if not token:
+                break
+    if as_json:
+        click.echo(json.dumps([MessageToDict(each, preserving_proto_field_name=True) for each in found], indent=2))
+        return
+    table = Table("build or alias", "devices", "since (UTC)", "parked events", "gone without", box=None)
+    for each in found:
+        since = datetime.fromtimestamp(each.first_seen_unix_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        row = (each.ref, str(each.devices), since, str(each.parked_events), str(each.passed_events))
+        table.add_row(*row)
+    Console().print(table)
+
+
+@mapping.command()
 @click.argument("alias_name", metavar="NAME@VERSION")
 @click.argument("ref")
 @server_option
@@ -156,18 +198,21 @@ def load_source(
     """
     The mapping in a file, with what the options say of it.
 
-    Raises `MalformedMapping`, `click.ClickException` where a file cannot be read, `click.UsageError` for options that exclude
-    each other.
+    The build id is that of the option, else that of the program `pte`, else that of the file.
+
+    Raises `MalformedMapping`, `click.ClickException` where a file cannot be read.
     """
-    if build_id is not None and pte is not None:
-        raise click.UsageError("--build-id and --pte exclude each other: give one")
     try:
         with source.open("rb") as stream:
             file = read_source(stream)
-        program = pte.read_bytes() if pte is not None else None
+        if pte is not None:
+            with pte.open("rb") as stream:
+                program = read_program(stream)
+            file.mapping.CopyFrom(merge(file.mapping, program))
+            file.build_id = program.build_id
     except OSError as error:
         raise click.ClickException(f"{error.filename}: cannot be read: {error.strerror}") from error
-    file.build_id = build_id or (hashlib.sha256(program).hexdigest() if program is not None else file.build_id)
+    file.build_id = build_id or file.build_id
     file.name, file.version = name or file.name, version or file.version
     return file
 
@@ -175,9 +220,10 @@ def load_source(
 def _summary(file: pb.MappingFile) -> str:
     name = digest(encode(file.mapping))
     calls = [call for method in file.mapping.methods for call in method.instructions if call.delegate]
+    nodes = sum(len(call.nodes) for call in calls)
     return (
         f"build {file.build_id or default_build_id(name)}, mapping sha256:{name[:16]}, {len(file.mapping.methods)} methods, "
-        f"{len(calls)} delegate calls, {sum(len(call.entries) for call in calls)} identifiers"
+        f"{len(calls)} delegate calls, {sum(len(call.entries) for call in calls)} identifiers{f', {nodes} nodes' * bool(nodes)}"
     )
 
 
@@ -185,7 +231,8 @@ def _rows(instruction: pb.Instruction) -> list[tuple[str, str, str]]:
     names = {known.handle: [operator.name for operator in known.operators] for known in instruction.operators}
 
     def row(identifier: str, handles: list[int]) -> tuple[str, str, str]:
-        return identifier, ", ".join(map(str, handles)), ", ".join(name for handle in handles for name in names.get(handle, []))
+        operators = ", ".join(name for handle in handles for name in names.get(handle, []))
+        return identifier, ", ".join(map(str, handles)), operators or instruction.kernel
 
     rows = []
     for entry in instruction.entries:
@@ -194,4 +241,5 @@ def _rows(instruction: pb.Instruction) -> list[tuple[str, str, str]]:
             str(entry.number) if which == "number" else json.dumps(getattr(entry, which)) if which == "text" else entry.untyped
         )
         rows.append(row(shown, list(entry.handles)))
+    rows += [row(f"node {node.kind}", [node.handle] if node.handle else []) for node in instruction.nodes]
     return rows or [row("-", list(instruction.handles))]

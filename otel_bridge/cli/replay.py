@@ -63,7 +63,8 @@ def replay(
     file = load_source(source)
     name, version = split_model(model) if model else (file.name or source.name.partition(".")[0], file.version)
     sys.path.append(str(Path.cwd()))  # a decoder may lie beside the captures; last, so that it shadows nothing
-    offline = Offline(file, (*settings.metadata.parsers, *parsers), settings.metadata.time_limit_s)
+    parsers = (*settings.metadata.parsers, *parsers)
+    offline = Offline(file, parsers, settings.metadata.time_limit_s, settings.clock.converters)
     payloads: list[Payload] = []
     refused_files = 0
     try:

@@ -7,64 +7,104 @@ Invariants
 * A counter narrower than 64 bits is unwrapped before it is converted, as the shortest way from the anchor.
 * The same batch gives the same times, whenever it is converted: receipt and correction stand in its `Stream`.
 * A clock without an anchor is placed by the runtime's own events on it (never by a delegate's), the last of which ends at
-  `Stream.ended_ns`.
+  `Stream.ended_ns`. One that only delegates read, but for the host's, has no place on the time axis (`Times.tied`).
+* A request whose runtime would have ended after `Stream.latest_ns` is moved back as a whole to end at receipt: order and
+  distances stay.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.model.events import EventBatch, EventKind
-from otel_bridge.model.stream import Anchor, Clock, Stream
+from otel_bridge.model.stream import LATEST_NS, Anchor, Clock, Stream
 
-_MAX_NS = 2**63 - 2
+HOST = 0
+"""Index of the host's clock in a stream."""
 _ENDS_BEFORE_START = np.uint64(2**63)
 
 
-def to_unix_ns(batch: EventBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Times:
     """
-    Start and end of each event, int64[n] nanoseconds since 1970, within 0 and 2^63 - 2.
+    When each of n events of s streams happened.
+
+    start, end   int64[n]   nanoseconds since 1970, within 0 and 2^63 - 2
+    tied         bool[n]    whether the clock of the event is tied to the time axis; if not, only distances mean anything
+    known        bool[n]    whether a tick is a length of time that is known; if not, only the order means anything
+    moved_ns     per stream, what was added to all of its times so that they do not lie in the future; 0 or less
+    """
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    tied: NDArray[np.bool_]
+    known: NDArray[np.bool_]
+    moved_ns: tuple[int, ...]
+
+
+def to_unix_ns(batch: EventBatch) -> Times:
+    """
+    The times of a batch.
 
     An event that ended before it started (only a 64-bit counter can show that) has length 0 at its start.
     """
-    start_ns = np.zeros(len(batch), np.int64)
-    end_ns = np.zeros(len(batch), np.int64)
-    for stream, rows in _rows_by_stream(batch):
-        for index in np.unique(batch.clock[rows]):
+    n = len(batch)
+    start_ns, end_ns = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    tied = np.ones(n, np.bool_)
+    own = batch.kind != EventKind.DELEGATE
+    moved_ns = [0] * len(batch.streams)
+    for number, rows in _rows_by_stream(batch):
+        stream = batch.streams[number]
+        for index in np.unique(batch.clock[rows]).tolist():
             of_clock = np.flatnonzero(batch.clock[rows] == index) + rows.start
             chosen: slice | NDArray[np.int64] = rows if len(of_clock) == rows.stop - rows.start else of_clock
-            start_ns[chosen], end_ns[chosen] = _convert(batch, chosen, stream.clocks[index], stream)
-    return start_ns, end_ns
+            clock = stream.clocks[index]
+            ticks, duration = batch.start[chosen], batch.duration[chosen]
+            anchor = _anchor(ticks, _length(duration, clock), own[chosen], clock, stream)
+            start_ns[chosen], end_ns[chosen] = place_ticks(ticks, duration, clock, anchor)
+            tied[chosen] = index == HOST or clock.anchor is not None or own[chosen].any()
+        moved_ns[number] = _move_out_of_the_future(start_ns[rows], end_ns[rows], own[rows], stream)
+    return Times(start_ns, end_ns, tied, np.ones(n, np.bool_), tuple(moved_ns))
+
+
+def _move_out_of_the_future(
+    start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], own: NDArray[np.bool_], stream: Stream
+) -> int:
+    """Move the times of a stream in place; a delegate's foreign ticks, which may be anything, do not decide."""
+    last_ns = int(end_ns[own].max() if own.any() else end_ns.max())
+    if last_ns <= stream.latest_ns:
+        return 0
+    moved_ns = stream.received_ns - last_ns
+    for column in (start_ns, end_ns):
+        np.maximum(column + moved_ns, 0, out=column)
+    return moved_ns
 
 
 def duration_ns(batch: EventBatch) -> NDArray[np.int64]:
     """True duration of each event, int64[n] nanoseconds: floor(ticks * ratio), 0 where the event ended before it started."""
     result = np.zeros(len(batch), np.int64)
-    for stream, rows in _rows_by_stream(batch):
+    for number, rows in _rows_by_stream(batch):
+        stream = batch.streams[number]
         for index, clock in enumerate(stream.clocks):
             chosen = np.flatnonzero(batch.clock[rows] == index) + rows.start
             result[chosen] = _scale(_length(batch.duration[chosen], clock), clock)
     return result
 
 
-def _rows_by_stream(batch: EventBatch) -> list[tuple[Stream, slice]]:
+def _rows_by_stream(batch: EventBatch) -> list[tuple[int, slice]]:
     streams = np.array([block.stream for block in batch.blocks], np.int64)
     firsts = np.flatnonzero(np.diff(streams, prepend=-1))
     edges = [*batch.bounds[firsts].tolist(), len(batch)]
-    return [
-        (batch.streams[streams[first]], slice(edges[i], edges[i + 1]))
-        for i, first in enumerate(firsts)
-        if edges[i] < edges[i + 1]
-    ]
+    return [(int(streams[first]), slice(edges[i], edges[i + 1])) for i, first in enumerate(firsts) if edges[i] < edges[i + 1]]
 
 
-def _convert(
-    batch: EventBatch, rows: slice | NDArray[np.int64], clock: Clock, stream: Stream
+def place_ticks(
+    start: NDArray[np.uint64], duration: NDArray[np.uint64], clock: Clock, anchor: Anchor
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    start, length = batch.start[rows], _length(batch.duration[rows], clock)
-    own = batch.kind[rows] != EventKind.DELEGATE
-    anchor = _anchor(start, length, own, clock, stream)
-    since = _since(start, anchor.ticks, clock)
-    origin = min(anchor.unix_ns, _MAX_NS)  # a sender may say anything
+    """Start and end, int64[n] nanoseconds since 1970, of events that a clock counted in ticks, by the anchor that is given."""
+    since, length = _since(start, anchor.ticks, clock), _length(duration, clock)
+    origin = min(max(anchor.unix_ns, 0), LATEST_NS)  # a sender may say anything
     return _shift(_scale(since, clock), origin), _shift(_scale(_later(since, length), clock), origin)
 
 
@@ -108,10 +148,10 @@ def _scale(ticks: NDArray[np.int64], clock: Clock) -> NDArray[np.int64]:
         scaled: NDArray[np.int64] = whole * numerator + rest * numerator // denominator
         return scaled
     exact = ticks.astype(object) * numerator // denominator  # Python integers: slow and without a bound
-    return np.array([max(-_MAX_NS, min(_MAX_NS, value)) for value in exact], np.int64)
+    return np.array([max(-LATEST_NS, min(LATEST_NS, value)) for value in exact], np.int64)
 
 
 def _shift(since_ns: NDArray[np.int64], origin_ns: int) -> NDArray[np.int64]:
     """The sum, kept within the range of a time: clipped before adding, so that it cannot overflow."""
-    placed: NDArray[np.int64] = np.clip(since_ns, -origin_ns, _MAX_NS - origin_ns) + origin_ns
+    placed: NDArray[np.int64] = np.clip(since_ns, -origin_ns, LATEST_NS - origin_ns) + origin_ns
     return placed

@@ -7,8 +7,10 @@ from pydantic import model_validator
 from otel_bridge.config.egress import ExportConfig
 from otel_bridge.config.sections import (
     AdmissionConfig,
+    ClockConfig,
     MappingConfig,
     MetadataConfig,
+    ParkingConfig,
     ServerConfig,
     SpoolConfig,
     TelemetryConfig,
@@ -22,7 +24,9 @@ class BridgeConfig(Section):
 
     server: ServerConfig = ServerConfig()
     admission: AdmissionConfig = AdmissionConfig()
+    clock: ClockConfig = ClockConfig()
     spool: SpoolConfig = SpoolConfig()
+    parking: ParkingConfig = ParkingConfig()
     metadata: MetadataConfig = MetadataConfig()
     mapping: MappingConfig = MappingConfig()
     export: ExportConfig = ExportConfig()

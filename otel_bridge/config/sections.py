@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from otel_bridge.config.setting import Number, Section, setting
-from otel_bridge.config.values import Address, AllowList, DataDirectory, GrpcEndpoint, LowerCase, Parsers
+from otel_bridge.config.values import Address, AllowList, Converters, DataDirectory, GrpcEndpoint, LowerCase, Parsers
 
 MIB = 1 << 20
 _LARGEST_MESSAGE_BYTES = (1 << 31) - 1  # gRPC counts a message's length in an int32
@@ -75,7 +75,21 @@ class AdmissionConfig(Section):
         rule="keys, PREFIX.* or !KEY",
     )
     max_clock_error_s: Number = setting(
-        300.0, "A device's wall clock is corrected only if it is wrong by more than this.", unit="seconds", least=0
+        300.0,
+        "A device's wall clock is corrected only if it is wrong by more than this, and no event may lie further in the future.",
+        unit="seconds",
+        least=0,
+    )
+
+
+class ClockConfig(Section):
+    """How the times of delegates are read, where their ticks are no clock that the bridge knows."""
+
+    converters: Converters = setting(
+        (),
+        "Time scale converters as ExecuTorch's Inspector takes them, for one backend or all: converter(event_name, time) gives "
+        "milliseconds; with three parameters converter(backend, identifier, ticks) gives nanoseconds.",
+        rule="[BACKEND=]module:function[@UNIT], UNIT one of ns, us, ms, s",
     )
 
 
@@ -87,12 +101,25 @@ class SpoolConfig(Section):
     )
 
 
+class ParkingConfig(Section):
+    """Events whose build or alias has no mapping yet. At a bound they go on without one, as `no_mapping`."""
+
+    policy: Annotated[Literal["park", "pass"], LowerCase] = setting(
+        "park", "Whether events wait for their mapping, or go on without it at once."
+    )
+    max_age_s: Number = setting(3600.0, "Longest wait.", unit="seconds", above=0)
+    max_bytes: int = setting(64 * MIB, "Events that wait, in all.", unit="bytes", least=0)
+    max_events: int = setting(1_000_000, "Events that wait, in all.", unit="events", least=0)
+    max_bytes_per_build: int = setting(16 * MIB, "Events that wait for one build or alias.", unit="bytes", least=0)
+    max_events_per_build: int = setting(250_000, "Events that wait for one build or alias.", unit="events", least=0)
+
+
 class MetadataConfig(Section):
     """How delegate debug metadata is decoded."""
 
     parsers: Parsers = setting(
         (),
-        "Parsers of delegate debug metadata, for one backend or all; where none is named, auto applies (JSON, UTF-8, hex).",
+        "Parsers of delegate debug metadata, for one backend or all; else what the mapping or the backend says.",
         rule="[BACKEND=]module:function, or json, utf8, raw, auto in place of module:function",
     )
     time_limit_s: Number = setting(1.0, "A parser that takes longer for one call is switched off.", unit="seconds", above=0)

@@ -21,6 +21,7 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\s:\[\]/]+):(?P<p
 _KEY = re.compile(r"!?[A-Za-z][\w./-]*(?:\.\*)?|\*", re.ASCII)
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _PARSER = re.compile(rf"(?:[\w.-]+=)?(?:json|utf8|raw|auto|{_NAME}:{_NAME})", re.ASCII)
+_CONVERTER = re.compile(rf"(?:[\w.-]+=)?{_NAME}:{_NAME}(?:@(?:ns|us|ms|s))?", re.ASCII)
 _HEADER_NAME = re.compile(r"[a-z0-9_.-]+")  # what gRPC allows; a part of what HTTP does
 _HEADER_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?")
 _OWN_HEADERS = re.compile(r"content-.*|grpc-.*|host|te|transfer-encoding|connection|user-agent")
@@ -60,6 +61,14 @@ def _key(entry: str) -> str:
 def _parser(entry: str) -> str:
     if not _PARSER.fullmatch(entry):
         raise ValueError("must be [BACKEND=]module:function, or json, utf8, raw or auto in place of module:function")
+    return entry
+
+
+def _converter(entry: str) -> str:
+    if not _CONVERTER.fullmatch(entry):
+        raise ValueError(
+            "must be [BACKEND=]module:function, with @ns, @us, @ms or @s behind it where the unit is not the usual"
+        )
     return entry
 
 
@@ -138,6 +147,8 @@ AllowList = Annotated[tuple[Annotated[str, AfterValidator(_key)], ...], BeforeVa
 """Attribute keys that are kept; see `otel_bridge.config.keys`."""
 Parsers = Annotated[tuple[Annotated[str, AfterValidator(_parser)], ...], BeforeValidator(_several)]
 """Metadata parsers: `[BACKEND=]module:function`, or a built-in one."""
+Converters = Annotated[tuple[Annotated[str, AfterValidator(_converter)], ...], BeforeValidator(_several)]
+"""Converters of delegates' times: `[BACKEND=]module:function[@UNIT]`."""
 Headers = Annotated[
     Mapping[str, str],
     BeforeValidator(lambda value: parse_headers(value) if isinstance(value, str) else value),

@@ -16,6 +16,7 @@ from typing import TypeVar
 from google.protobuf import json_format
 
 from otel_bridge.mapping.faults import malformed, named, quoted, shown
+from otel_bridge.mapping.formats import MAX_FORMATS, canonical_format
 from otel_bridge.mapping.identity import identifiers_of, is_number, key_of, number_in
 from otel_bridge.mapping.limits import MAX_INSTRUCTION_ID, check_alias, check_counts, check_label, check_size, check_text
 from otel_bridge.model.events import Identifier
@@ -47,6 +48,10 @@ def canonical(mapping: pb.Mapping) -> pb.Mapping:
         target = result.methods.add(name=method.name)
         for instruction in _each_once(method.instructions, lambda each: each.id, f"{where}.instructions"):
             target.instructions.append(_instruction(instruction, f"{where}.instructions[{instruction.id}]"))
+    if len(mapping.metadata) > MAX_FORMATS:
+        raise malformed("metadata", f"{len(mapping.metadata)} formats", f"at most {MAX_FORMATS} are taken")
+    for declaration in _each_once(mapping.metadata, lambda each: each.delegate, "metadata"):
+        result.metadata.append(canonical_format(declaration, f"metadata[{named(declaration.delegate)}]"))
     result.DiscardUnknownFields()  # those of operators, which are taken as they are
     return result
 
@@ -108,8 +113,8 @@ def first_difference(a: pb.Mapping, b: pb.Mapping) -> str | None:
     """
     The path at which two canonical mappings resolve differently; None: nowhere.
 
-    Compared is (method, instruction, identifier) -> handles, and each instruction's backend and own handles with it: they
-    are what a delegate call stands for where its map is empty.
+    Compared is (method, instruction, identifier) -> handles, and each instruction's backend, own handles and nodes with it:
+    they are what a delegate call stands for, and its events, where its map is empty.
     """
     left, right = _relation(a), _relation(b)
     both = (*left, *right)
@@ -125,6 +130,8 @@ def _instruction(source: pb.Instruction, where: str) -> pb.Instruction:
     result = pb.Instruction(id=source.id, delegate=source.delegate, handles=_handles(source.handles, f"{where}.handles"))
     _read_entries(source.entries, result, where)
     known = set(result.handles)
+    result.kernel = _checked_kernel(source, where)
+    result.nodes.extend(_checked_nodes(source, known, where))
     for item in _each_once(source.operators, lambda item: item.handle, f"{where}.operators"):
         place = f"{where}.operators[{item.handle}]"
         if item.handle not in known:
@@ -134,8 +141,28 @@ def _instruction(source: pb.Instruction, where: str) -> pb.Instruction:
     return result
 
 
+def _checked_kernel(source: pb.Instruction, where: str) -> str:
+    check_text(source.kernel, f"{where}.kernel", required=False)
+    if source.kernel and source.delegate:
+        raise malformed(f"{where}.kernel", "a kernel at a delegate call", "an instruction is one of both: leave one out")
+    return source.kernel
+
+
+def _checked_nodes(source: pb.Instruction, known: set[int], where: str) -> Iterator[pb.DelegateNode]:
+    if source.nodes and not source.delegate:
+        raise malformed(f"{where}.nodes", "nodes at a kernel call", "only a delegate has nodes: set `delegate`")
+    for index, node in enumerate(source.nodes):
+        place = f"{where}.nodes[{index}]"
+        check_text(node.kind, place, required=True)
+        if node.handle and node.handle not in known:
+            raise malformed(
+                place, f"handle {node.handle}, which is not the instruction's", "nodes are given for `handles` only"
+            )
+        yield pb.DelegateNode(kind=node.kind, handle=node.handle)
+
+
 def _read_entries(source: Iterable[pb.MapEntry], target: pb.Instruction, where: str) -> None:
-    handles_of: dict[tuple[str, Identifier], list[int]] = {}
+    checked: dict[tuple[str, Identifier], pb.MapEntry] = {}
     seen: set[Identifier] = set()
     for index, entry in enumerate(source):
         kind, key = _checked_key(entry, f"{where}.entries[at {index}]")
@@ -144,9 +171,9 @@ def _read_entries(source: Iterable[pb.MapEntry], target: pb.Instruction, where: 
         if not seen.isdisjoint(identifiers):
             raise malformed(place, "an identifier that an earlier entry stands for", "give each identifier one entry")
         seen.update(identifiers)
-        handles_of[kind, key] = _handles(entry.handles, place)
-    for kind, key in sorted(handles_of, key=_rank):
-        setattr(target.entries.add(handles=handles_of[kind, key]), kind, key)
+        checked[kind, key] = pb.MapEntry(handles=_handles(entry.handles, place), weights=_weights(entry, place))
+        setattr(checked[kind, key], kind, key)
+    target.entries.extend(checked[each] for each in sorted(checked, key=_rank))
 
 
 def _checked_key(entry: pb.MapEntry, where: str) -> tuple[str, Identifier]:
@@ -189,6 +216,19 @@ def _handles(source: Iterable[int], where: str) -> list[int]:
     return handles
 
 
+def _weights(entry: pb.MapEntry, where: str) -> list[int]:
+    """The weights in the order of the canonical handles."""
+    if not entry.weights:
+        return []
+    weight_of = dict(zip(entry.handles, entry.weights, strict=False))
+    if len(entry.weights) != len(entry.handles) or len(weight_of) != len(entry.handles):
+        found = f"{len(entry.weights)} weights for {len(set(entry.handles))} handles"
+        raise malformed(f"{where}.weights", found, "give each handle once, with one weight, or leave all weights out")
+    if not any(entry.weights):
+        raise malformed(f"{where}.weights", "nothing but 0", "leave all weights out for equal shares")
+    return [weight_of[handle] for handle in sorted(weight_of)]
+
+
 def _each_once(items: Iterable[_Item], key: Callable[[_Item], int | str], where: str) -> Iterator[_Item]:
     """`items` ascending by key; one that comes twice is refused."""
     last: int | str | None = None
@@ -205,7 +245,8 @@ def _relation(mapping: pb.Mapping) -> dict[_Place, object]:
     for method in mapping.methods:
         relation[method.name, None, None] = None
         for instruction in method.instructions:
-            relation[method.name, instruction.id, None] = instruction.delegate, tuple(instruction.handles)
+            nodes = tuple((node.kind, node.handle) for node in instruction.nodes)
+            relation[method.name, instruction.id, None] = instruction.delegate, tuple(instruction.handles), nodes
             for entry in instruction.entries:
                 for identifier in identifiers_of(*key_of(entry)):
                     relation[method.name, instruction.id, identifier] = tuple(entry.handles)

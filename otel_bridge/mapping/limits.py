@@ -24,6 +24,8 @@ MAX_HANDLES = 1 << 20
 """Over all instructions and entries. A handle takes a byte on the wire and some 40 in memory."""
 MAX_OPERATORS = 1 << 18
 """Over all handles of all instructions."""
+MAX_NODES = 1 << 18
+"""Over all delegate calls: as many as operators."""
 MAX_INSTRUCTION_ID = 2**31 - 1
 """An event's instruction id is an int32 (devtools/etdump/etdump_schema_flatcc.fbs)."""
 MAX_HANDLE = 2**32 - 1
@@ -42,6 +44,7 @@ def check_counts(mapping: pb.Mapping) -> None:
         ("instructions", len(instructions), MAX_INSTRUCTIONS),
         ("entries", sum(len(each.entries) for each in instructions), MAX_ENTRIES),
         ("operators", sum(len(item.operators) for each in instructions for item in each.operators), MAX_OPERATORS),
+        ("nodes", sum(len(each.nodes) for each in instructions), MAX_NODES),
         ("handles", sum(len(each.handles) + sum(len(e.handles) for e in each.entries) for each in instructions), MAX_HANDLES),
     ):
         if count > limit:

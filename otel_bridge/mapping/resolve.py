@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from otel_bridge.mapping.compiled import CompiledMethod
 from otel_bridge.model.events import NO_INSTRUCTION, EventKind, Identifier
-from otel_bridge.model.resolution import Resolution, Status
+from otel_bridge.model.resolution import DebugHandle, Resolution, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +19,20 @@ class Attribution:
     digest        of the mapping; None: there is none for the build
     method        None: not known, or not an inference
     method_name   what the spans say: the mapping's method, or the sender's word where there is no mapping to check it
+    only_backend  the backend of every delegate of the model, so that an event outside any instruction can be of no other;
+                  None: there are several, or it is not known
     """
 
     digest: str | None = None
     method: CompiledMethod | None = None
     method_name: str | None = None
+    only_backend: str | None = None
 
 
-def resolve(attribution: Attribution, kind: EventKind, instruction: int, name: Identifier) -> Resolution:
-    """What one event stands for."""
+def resolve(
+    attribution: Attribution, kind: EventKind, instruction: int, name: Identifier, derived: DebugHandle = 0
+) -> Resolution:
+    """What one event stands for; `derived` is the handle that follows from its place in its call, 0: none does."""
     method = attribution.method
     if kind is EventKind.CALL:
         return method.call(instruction) if method is not None else Resolution()
@@ -36,7 +41,7 @@ def resolve(attribution: Attribution, kind: EventKind, instruction: int, name: I
     if attribution.digest is None:
         return Resolution(Status.NO_MAPPING)
     if instruction == NO_INSTRUCTION:  # only a delegate's initialisation runs outside any instruction
-        return Resolution(Status.PHASE)
+        return Resolution(Status.PHASE, attribution.only_backend)
     if method is None:
         return Resolution(Status.NO_METHOD)
-    return method.resolve(instruction, name)
+    return method.derived[instruction][derived] if derived else method.resolve(instruction, name)

@@ -2,6 +2,7 @@
 Whatever a mapping can be made from, told apart by its first bytes.
 
     ETRecord         a zip: PK
+    program          a .pte: ET12 at byte 4
     maps JSON        an object with `debug_handle_map`
     built document   protobuf JSON of a `MappingFile`: an object with `mapping`
     built document   binary: the line `otel-bridge mapping 1 <SHA-256 of the rest>`, then a `MappingFile`
@@ -21,27 +22,35 @@ from otel_bridge.mapping.etrecord import read_etrecord
 from otel_bridge.mapping.faults import malformed, quoted
 from otel_bridge.mapping.json_input import load_strictly
 from otel_bridge.mapping.maps_json import maps_in
+from otel_bridge.mapping.pte import is_program, read_program
 from otel_bridge.v1 import mapping_pb2 as pb
 
 MAX_TEXT_SOURCE_BYTES = 256 << 20
-"""Of a source that is no ETRecord: a document of the largest size is shorter in each of its forms."""
+"""Of a source that is no ETRecord and no program: a document of the largest size is shorter in each of its forms."""
 
 _MAGIC = b"otel-bridge mapping "
 _HEADER = re.compile(_MAGIC + rb"1 ([0-9a-f]{64})\n")
-_ACCEPTED = "a source is an ETRecord, a JSON with debug_handle_map and delegate_map, or what `otel-bridge mapping build` wrote"
+_ACCEPTED = (
+    "a source is an ETRecord, a JSON with debug_handle_map and delegate_map, a program (.pte), "
+    "or what `otel-bridge mapping build` wrote"
+)
 
 
 def read_source(source: bytes | BinaryIO) -> pb.MappingFile:
     """
-    The canonical file that a source makes, given as bytes or as an open, seekable file (weights in an ETRecord stay unread).
+    The canonical file that a source makes, given as bytes or as an open, seekable file (weights stay unread).
 
-    Raises `MalformedMapping`. The build id and the alias are those of a built document, else unset.
+    Raises `MalformedMapping`. The build id and the alias are those of a built document, else unset; a program's build id is
+    its SHA-256.
     """
     file = io.BytesIO(source) if isinstance(source, bytes) else source
     start = file.read(len(_MAGIC))
     file.seek(0)
     if start.startswith(b"PK"):
         return pb.MappingFile(mapping=read_etrecord(file))
+    if is_program(start):
+        program = read_program(file)
+        return pb.MappingFile(mapping=program.mapping, build_id=program.build_id)
     data = file.read(MAX_TEXT_SOURCE_BYTES + 1)
     if len(data) > MAX_TEXT_SOURCE_BYTES:
         raise malformed("mapping source", f"more than {MAX_TEXT_SOURCE_BYTES} bytes, and no zip", _ACCEPTED)
@@ -90,6 +99,4 @@ def _guess(data: bytes) -> str:
         return "an empty file"
     if b"ED00" in (data[4:8], data[8:12]):
         return "an ETDump, which holds events and no maps"
-    if data[4:6] == b"ET" and data[6:8].isdigit():
-        return "a .pte program, which holds no debug handle maps"
     return f"{len(data)} bytes that start with {data[:8].hex(' ')}"

@@ -11,17 +11,21 @@ from typing import Any
 from otel_bridge.metadata.decoder import Content, content_of, undecoded
 
 
-def decode_json(data: bytes) -> Content:
-    """A JSON object; anything else stays undecoded and says where it went wrong."""
+def read_object(data: bytes) -> dict[str, Any] | Content:
+    """The JSON object that the bytes are; else the undecoded bytes, and where it went wrong."""
     try:
         value = json.loads(data)
     except UnicodeDecodeError as error:
         return undecoded(data, f"not UTF-8 at byte {error.start}")
     except (ValueError, RecursionError) as error:
         return undecoded(data, f"not JSON: {str(error)[:200]}")
-    if not isinstance(value, dict):
-        return undecoded(data, f"JSON, but {type(value).__name__} and not an object")
-    return content_of({key: _flat(item) for key, item in value.items()}, data)
+    return value if isinstance(value, dict) else undecoded(data, f"JSON, but {type(value).__name__} and not an object")
+
+
+def decode_json(data: bytes) -> Content:
+    """A JSON object; anything else stays undecoded and says where it went wrong."""
+    value = read_object(data)
+    return value if isinstance(value, Content) else content_of({key: _flat(item) for key, item in value.items()}, data)
 
 
 def decode_utf8(data: bytes) -> Content:

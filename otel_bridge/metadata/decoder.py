@@ -7,11 +7,13 @@ Invariants
 * It is called once per distinct byte string with a list of one, and never for empty metadata (the Inspector hands over
   `""`, a `str`, for those).
 * A decoder that raises, returns nonsense or too much, or hangs costs that attribute only: the raw bytes stay, with an error.
+* An author's decoder gives doubles and text, since Python's types change from value to value; where types are declared, in a
+  layout, a schema or a decoder of the bridge's own, integers and truth values stay what they are.
 """
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +26,10 @@ MAX_TEXT = 2048
 MAX_RAW_BYTES = 1024
 """Bytes of undecoded metadata that are shown, as twice as many hex digits: within a back end's limit of 2,048."""
 
+Scalar = str | int | float | bool
+"""A value of one key."""
+
+_INT64 = 2**63
 _NOT_IN_KEY = re.compile(r"[^a-z0-9_]+")
 
 
@@ -32,13 +38,13 @@ class Content:
     """
     What one byte string says.
 
-    pairs    key -> number or text, keys within [a-z0-9_]
+    pairs    key -> value, keys within [a-z0-9_]
     values   lines of text, where the decoder gives a list
     raw      hex digits, where the bytes are not decoded
     error    why they are not, or what was left out
     """
 
-    pairs: tuple[tuple[str, str | float], ...] = ()
+    pairs: tuple[tuple[str, Scalar], ...] = ()
     values: tuple[str, ...] = ()
     raw: str = ""
     error: str = ""
@@ -52,7 +58,7 @@ def undecoded(data: bytes, error: str = "") -> Content:
 def content_of(result: object, data: bytes) -> Content:
     """What a decoder's answer says; an answer of another shape than the contract's leaves the bytes undecoded."""
     if isinstance(result, Mapping):
-        return _content_of_pairs(result, data)
+        return _content_of_pairs(result.items(), data, _scalar)
     if isinstance(result, list | tuple):
         values = tuple(_text(item) for item in result[:MAX_VALUES])
         left = len(result) - len(values)
@@ -61,23 +67,35 @@ def content_of(result: object, data: bytes) -> Content:
     return undecoded(data, f"the decoder gave {type(result).__name__}, not a list of strings or a dict")
 
 
-def _content_of_pairs(result: Mapping[Any, Any], data: bytes) -> Content:
-    pairs: dict[str, str | float] = {}
-    faults: list[str] = []
-    for position, (key, value) in enumerate(result.items()):
+def declared(pairs: Iterable[tuple[str, Scalar]], data: bytes, faults: Iterable[str] = ()) -> Content:
+    """Pairs whose types are declared; `faults` is what was left out already."""
+    return _content_of_pairs(pairs, data, _typed, faults)
+
+
+def _content_of_pairs(
+    items: Iterable[tuple[Any, Any]], data: bytes, shown: Callable[[Any], Scalar | None], faults: Iterable[str] = ()
+) -> Content:
+    pairs: dict[str, Scalar] = {}
+    told = list(faults)
+    left = 0
+    for position, (key, value) in enumerate(items):
         name = _NOT_IN_KEY.sub("_", str(key)[:128].lower()).strip("_")
-        if not name or name in pairs:
-            faults.append(f"key {position} is {'empty' if not name else 'a second ' + name} once cut to [a-z0-9_]")
-        elif len(pairs) == MAX_KEYS:
-            faults.append(f"{len(result) - position} keys more than {MAX_KEYS} were left out")
-            break
-        elif (shown := _scalar(value)) is None:
-            faults.append(f"{name} is not a finite number")
+        if len(pairs) == MAX_KEYS:
+            left += 1
+        elif not name or name in pairs:
+            told.append(f"key {position} is {'empty' if not name else 'a second ' + name} once cut to [a-z0-9_]")
+        elif (scalar := shown(value)) is None:
+            told.append(f"{name} is not a finite number" + (" of 64 bits with a sign" if shown is _typed else ""))
         else:
-            pairs[name] = shown
-    if not pairs:
-        return undecoded(data, "; ".join(faults) or "the decoder gave an empty dict")
-    return Content(pairs=tuple(pairs.items()), error="; ".join(faults)[:MAX_TEXT])
+            pairs[name] = scalar
+    if left:
+        told.append(f"{left} keys more than {MAX_KEYS} were left out")
+    error = "; ".join(told)[:MAX_TEXT]
+    return (
+        Content(pairs=tuple(pairs.items()), error=error)
+        if pairs
+        else undecoded(data, error or "the decoder gave an empty dict")
+    )
 
 
 def _scalar(value: object) -> str | float | None:
@@ -89,6 +107,15 @@ def _scalar(value: object) -> str | float | None:
             return None
         return number if math.isfinite(number) else None
     return _text(value)
+
+
+def _typed(value: Scalar) -> Scalar | None:
+    """As declared; None where OTLP has no room for it: beyond int64 (a u64 may be), or not finite."""
+    if isinstance(value, int):  # a bool is one, and fits
+        return value if -_INT64 <= value < _INT64 else None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value[:MAX_TEXT]
 
 
 def _text(value: object) -> str:

@@ -1,8 +1,15 @@
 """
 Which decoder reads the metadata of which delegate.
 
-Strongest first: one named for the delegate (`BACKEND=decoder`) in configuration, one named for all, one that a package offers
-for the delegate by the entry point `otel_bridge.metadata_decoders` (name: backend id, value: `module:function`), `auto`.
+Strongest first:
+
+1. one named for the delegate in configuration (`BACKEND=decoder`);
+2. one that the mapping declares for the delegate: a layout or a schema (metadata/declared.py);
+3. one named for all delegates in configuration (`decoder`);
+4. one that a package offers for the delegate by the entry point `otel_bridge.metadata_decoders` (name: backend id, value:
+   `module:function`);
+5. the one that is known of the backend (backends/table.py);
+6. `auto`.
 """
 
 import threading
@@ -11,13 +18,30 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib.metadata import entry_points
 
+from otel_bridge.backends.table import known_backends
 from otel_bridge.errors import ConfigError
 from otel_bridge.metadata.builtin import BUILTIN
-from otel_bridge.metadata.decoder import Content, undecoded
+from otel_bridge.metadata.coreml import decode_coreml
+from otel_bridge.metadata.declared import compile_format
+from otel_bridge.metadata.decoder import Content, Scalar, undecoded
+from otel_bridge.metadata.neutron import decode_neutron
+from otel_bridge.metadata.vgf import decode_vgf
 from otel_bridge.metadata.worker import Worker
 
 ENTRY_POINTS = "otel_bridge.metadata_decoders"
+DECLARED = "declared"
+"""What a decoder is called that the mapping declares, where failures are counted."""
+
+OF_BACKENDS: dict[str, Callable[[bytes], Content]] = {
+    "coreml": decode_coreml,
+    "neutron": decode_neutron,
+    "vgf_neural_statistics": decode_vgf,
+}
+"""By the name that `Backend.decoder` gives."""
+
 _MAX_KEYS_REMEMBERED = 10_000
+_MAX_FORMATS = 256
+_INT64 = 2**63
 
 
 class Decoders:
@@ -47,30 +71,39 @@ class Decoders:
         self._cache_entries = cache_entries
         self._watch = watch
         self._lock = threading.Lock()
-        self._cache: OrderedDict[tuple[str | None, bytes], Content] = OrderedDict()
-        self._numeric: dict[tuple[str | None, str], bool] = {}
+        self._cache: OrderedDict[tuple[str | None, int, bytes], Content] = OrderedDict()
+        self._types: dict[tuple[str | None, str], type[Scalar]] = {}
         self._workers: dict[str, Worker] = {}
-        named = dict(map(_parse, specs))
-        offered: dict[str | None, str] = (
-            {} if None in named else {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
-        )
-        self._chosen: dict[str | None, str] = {None: "auto", **offered, **named}
+        self._formats: OrderedDict[bytes, tuple[int, Callable[[bytes], Content]]] = OrderedDict()
+        self._formats_seen = 0
+        self._named = dict(map(_parse, specs))
+        known = known_backends()  # also where nobody asks for their decoders: what cannot be obeyed is told at start
+        self._offered: dict[str, str] = {}
+        if None not in self._named:
+            points = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+            offered = {name: backend.decoder for name, backend in known.items() if backend.decoder} | points
+            self._offered = {name: decoder for name, decoder in offered.items() if name not in self._named}
         try:
-            for decoder in set(self._chosen.values()) - BUILTIN.keys():
+            for decoder in {*self._named.values(), *self._offered.values()} - BUILTIN.keys() - OF_BACKENDS.keys():
                 self._workers[decoder] = Worker(decoder, time_limit_s)
         except ConfigError:
             self.close()
             raise
 
-    def decode(self, delegate: str | None, data: bytes) -> Content:
-        """What the metadata of an event of this delegate says; `data` is not empty."""
-        key = (delegate, data)
+    def decode(self, delegate: str | None, data: bytes, declared: bytes = b"") -> Content:
+        """
+        What the metadata of an event of this delegate says; `data` is not empty.
+
+        `declared` is the serialised `MetadataFormat` that the event's mapping has for the delegate; b"": none.
+        """
         with self._lock:
+            number, read = self._format(declared) if declared and delegate not in self._named else (0, None)
+            key = (delegate, number, data)
             known = self._cache.get(key)
             if known is not None:
                 self._cache.move_to_end(key)
                 return known
-            content = self._cache[key] = self._with_stable_types(delegate, self._decode(delegate, data))
+            content = self._cache[key] = self._with_stable_types(delegate, self._decode(delegate, data, read))
             if len(self._cache) > self._cache_entries:
                 self._cache.popitem(last=False)
             return content
@@ -80,36 +113,64 @@ class Decoders:
         for worker in self._workers.values():
             worker.close()
 
-    def _decode(self, delegate: str | None, data: bytes) -> Content:
-        name = self._chosen.get(delegate, self._chosen[None])
+    def _format(self, declared: bytes) -> tuple[int, Callable[[bytes], Content]]:
+        """The decoder that a mapping declares, and a number of its own, never used again: it is compiled at first use."""
+        known = self._formats.get(declared)
+        if known is None:
+            self._formats_seen += 1
+            known = self._formats[declared] = self._formats_seen, compile_format(declared)
+            if len(self._formats) > _MAX_FORMATS:
+                self._formats.popitem(last=False)
+        self._formats.move_to_end(declared)
+        return known
+
+    def _decode(self, delegate: str | None, data: bytes, declared: Callable[[bytes], Content] | None) -> Content:
+        name = DECLARED if declared else self._name_for(delegate)
         if len(data) > self._max_bytes:
             content = undecoded(data, f"{len(data)} bytes, over the limit of {self._max_bytes} (metadata.max_bytes)")
-        elif name in BUILTIN:
-            content = BUILTIN[name](data)
-        else:
+        elif declared:
+            content = declared(data)
+        elif name in self._workers:
             content = self._workers[name].decode(data)
+        else:
+            content = (BUILTIN | OF_BACKENDS)[name](data)
         if content.error:
             off = name in self._workers and self._workers[name].is_off
             self._watch(name, "switched_off" if off else "undecoded" if content.raw else "partial")
         return content
 
+    def _name_for(self, delegate: str | None) -> str:
+        named = self._named.get(delegate) or self._named.get(None)
+        return named or self._offered.get(delegate or "", "auto")
+
     def _with_stable_types(self, delegate: str | None, content: Content) -> Content:
-        """A key that was once text stays text, one that was a number stays a number: back ends index a key by one type."""
+        """A key keeps the type that it first had: back ends index a key by one type."""
         pairs, faults = [], [content.error] if content.error else []
         for key, value in content.pairs:
-            if len(self._numeric) >= _MAX_KEYS_REMEMBERED:
-                numeric = self._numeric.get((delegate, key), isinstance(value, float))
+            place = (delegate, key)
+            if place not in self._types and len(self._types) < _MAX_KEYS_REMEMBERED:
+                self._types[place] = type(value)
+            wanted = self._types.get(place, type(value))
+            kept = value if type(value) is wanted else _as(wanted, value)
+            if kept is None:
+                faults.append(f"{key} is {_WORDS[type(value)]} here and {_WORDS[wanted]} elsewhere")
             else:
-                numeric = self._numeric.setdefault((delegate, key), isinstance(value, float))
-            if numeric and isinstance(value, str):
-                faults.append(f"{key} is text here and a number elsewhere")
-            else:
-                pairs.append((key, value if numeric else _as_text(value)))
+                pairs.append((key, kept))
         return replace(content, pairs=tuple(pairs), error="; ".join(faults))
 
 
-def _as_text(value: str | float) -> str:
-    return value if isinstance(value, str) else f"{value:.17g}"
+_WORDS: dict[type[Scalar], str] = {str: "text", int: "an integer", float: "a number", bool: "a truth value"}
+
+
+def _as(wanted: type[Scalar], value: Scalar) -> Scalar | None:
+    """A value as another type, where that loses nothing; else None."""
+    if wanted is str:
+        return f"{value:.17g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, str | bool) or wanted is bool:
+        return None
+    if wanted is int:
+        return int(value) if value == int(value) and abs(value) < _INT64 else None
+    return float(value) if float(value) == value else None
 
 
 def _parse(spec: str) -> tuple[str | None, str]:

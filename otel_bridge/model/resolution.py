@@ -30,7 +30,13 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One node of the model's edge graph; "" and 0 where a field is not known."""
+    """
+    One node of the model's edge graph; "" and 0 where a field is not known.
+
+    handle        the debug handle under which it is listed; one handle may stand for several nodes
+    id            its fingerprint, the same in every build that has it (mapping/fingerprint.py)
+    is_candidate  its handle stands for several nodes that several things run: which of them runs it, the mapping cannot tell
+    """
 
     name: str
     node: str = ""
@@ -38,6 +44,9 @@ class Operator:
     line: int = 0
     module_path: str = ""
     module_type: str = ""
+    handle: DebugHandle = 0
+    id: str = ""
+    is_candidate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,7 @@ class Resolution:
     handles     debug handles, ascending, each once
     operators   operators of `handles`, ascending by handle, in graph order within one
     rule        name of the rule, for `derived`
+    weights     share of each of `handles` in the time of the event, in their order; (): equal shares. Read by totals only
     """
 
     status: Status | None = None
@@ -57,3 +67,4 @@ class Resolution:
     handles: tuple[DebugHandle, ...] = ()
     operators: tuple[Operator, ...] = ()
     rule: str | None = None
+    weights: tuple[int, ...] = ()

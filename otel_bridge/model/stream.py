@@ -6,6 +6,7 @@ Invariant: whatever depends on the moment of receipt (receipt time, clock correc
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 AttributeValue = str | int | float | bool
 """A scalar attribute value of OpenTelemetry."""
@@ -31,12 +32,33 @@ class Anchor:
     unix_ns: int
 
 
+class ClockSource(StrEnum):
+    """What places the host's clock on the time axis: the value of `executorch.clock.source`, left out when `ANCHOR`."""
+
+    ANCHOR = "anchor"
+    """The sender's two readings of one moment."""
+    ENDED_AT = "ended_at"
+    """The sender's word for when the last event ended."""
+    RECEIPT = "receipt"
+    """The moment of receipt: the last event of the runtime is taken to end then."""
+
+
+class ClockFault(StrEnum):
+    """Why the sender's word for the time was not taken: the value of `executorch.clock.fault`."""
+
+    FUTURE = "future"
+    """Events would have ended after the receipt, by more than a clock may be wrong."""
+    IMPLAUSIBLE = "implausible"
+    """A time before ExecuTorch existed: a clock that was never set, or ticks where nanoseconds are expected."""
+
+
 @dataclass(frozen=True, slots=True)
 class Clock:
     """
     A tick source: nanoseconds = ticks * numerator / denominator, exactly.
 
-    `counter_bits` is the width of the counter; a counter narrower than 64 bits wraps.
+    `counter_bits` is the width of the counter; a counter narrower than 64 bits wraps. `name` says what it counts for and is
+    "" where the sender is silent; clocks are told apart by their index, so two may have one name.
     ExecuTorch's `et_tick_ratio_t` is (numerator, denominator); on POSIX it is 1/1 (runtime/platform/default/posix.cpp).
     """
 
@@ -44,6 +66,11 @@ class Clock:
     denominator: int = 1
     counter_bits: int = 64
     anchor: Anchor | None = None
+    name: str = ""
+
+
+LATEST_NS = 2**63 - 2
+"""The latest time of an event, nanoseconds since 1970 (April 2262)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +84,10 @@ class Stream:
     build           the build id whose mapping applies, bound at admission; None: not known
     received_ns     wall clock of the bridge at receipt, nanoseconds since 1970
     ended_ns        when the last runtime event ended, for clocks without an anchor; the receipt where the sender is silent
+    ended_source    where `ended_ns` is from
     correction_ns   added to the anchors because the device's wall clock was wrong; 0: it was not
+    latest_ns       no event of the runtime may end later, or the request is moved back to end at receipt
+    clock_fault     why the sender's word for the time was not taken; None: it was, or there was none
     """
 
     stream_id: bytes
@@ -71,4 +101,7 @@ class Stream:
     clocks: tuple[Clock, ...] = (Clock(),)
     received_ns: int = 0
     ended_ns: int = 0
+    ended_source: ClockSource = ClockSource.RECEIPT
     correction_ns: int = 0
+    latest_ns: int = LATEST_NS
+    clock_fault: ClockFault | None = None

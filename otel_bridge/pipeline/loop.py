@@ -9,7 +9,7 @@ Invariants
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from otel_bridge.errors import BridgeError
@@ -42,11 +42,22 @@ class Pipeline:
     """
     Takes records from the spool, resolves them and sends the spans.
 
+    sift          takes the records that were read, keeps back those that must wait, and gives those that go on
     limit_bytes   size of a request to the back end
     """
 
-    def __init__(self, spool: Spool, stages: Stages, exporter: Exporter, ledger: Ledger, limit_bytes: int) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        stages: Stages,
+        exporter: Exporter,
+        ledger: Ledger,
+        *,
+        sift: Callable[[Sequence[Record]], Awaitable[list[Record]]],
+        limit_bytes: int,
+    ) -> None:
         self._spool = spool
+        self._sift = sift
         self._stages = stages
         self._exporter = exporter
         self._ledger = ledger
@@ -59,7 +70,10 @@ class Pipeline:
                 group.create_task(self._work())
 
     async def _work(self) -> None:
-        while records := await self._spool.read(BATCH_EVENTS):
+        while read := await self._spool.read(BATCH_EVENTS):
+            records = await self._sift(read)
+            if not records:
+                continue
             left = sum(len(record.batch) for record in records)
             try:
                 payloads = await self._resolve(records)

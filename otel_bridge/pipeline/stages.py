@@ -15,25 +15,32 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from otel_bridge.clock.convert import to_unix_ns
+from otel_bridge.clock.converters import Converters
 from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.compiled import CompiledMapping
 from otel_bridge.mapping.method import attribute
 from otel_bridge.mapping.resolve import Attribution, resolve
-from otel_bridge.metadata.decoder import Content
+from otel_bridge.mapping.xnnpack_order import Orders
+from otel_bridge.metadata.decoder import Content, Scalar
 from otel_bridge.metadata.table import Decoders
 from otel_bridge.model.events import EventBatch, EventKind
 from otel_bridge.model.resolution import Status
+from otel_bridge.pipeline.order import derive
+from otel_bridge.pipeline.times import time_events
 from otel_bridge.spans import attributes as at
 from otel_bridge.spans.compile import Template, Templates
+from otel_bridge.spans.counters import Counters, gather
 from otel_bridge.spans.describe import Face, describe, describe_root
 from otel_bridge.spans.encode import span_attributes
 from otel_bridge.spans.ids import trace_ids
 from otel_bridge.spans.inference import Inference, inference_of, is_shared
-from otel_bridge.spans.place import Timeline, place
+from otel_bridge.spans.place import Timeline
 from otel_bridge.spans.scene import Decoded, Scene, resource_of
 from otel_bridge.spans.tails import distinct
 from otel_bridge.spans.tree import Tree, grow
+
+_ORDERED_EVENTS = 1 << 18
+"""Of the sequences whose alignment is kept: some thousand models' worth."""
 
 
 @dataclass(slots=True)
@@ -47,12 +54,17 @@ class Work:
     """Per block."""
     tree: Tree = field(init=False)
     timeline: Timeline = field(init=False)
+    moved_ns: tuple[int, ...] = ()
+    """Per stream; see `Times`."""
+    derived: NDArray[np.int64] = field(init=False)
+    """Debug handle that follows from a row's place in its call; 0: none does."""
     templates: list[Template] = field(default_factory=list)
     template: NDArray[np.int64] = field(init=False)
     inferences: list[Inference] = field(default_factory=list)
     inference: NDArray[np.int64] = field(init=False)
     metadata: list[Decoded] = field(default_factory=list)
     decoded: NDArray[np.int64] = field(init=False)
+    counters: Counters = field(init=False)
 
 
 class Stages:
@@ -61,13 +73,18 @@ class Stages:
 
     mappings         where the mapping of a build is found
     decoders         how metadata is read
+    converters       how times are read that no clock explains; None: there are none
     template_bytes   how much of span templates is kept
     """
 
-    def __init__(self, mappings: CompiledMappings, decoders: Decoders, template_bytes: int) -> None:
+    def __init__(
+        self, mappings: CompiledMappings, decoders: Decoders, template_bytes: int, converters: Converters | None = None
+    ) -> None:
         self._mappings = mappings
+        self._converters = converters or Converters()
         self._decoders = decoders
         self._templates = Templates(template_bytes)
+        self._orders = Orders(_ORDERED_EVENTS)
         self._lock = threading.Lock()
 
     def run(self, batch: EventBatch) -> Scene:
@@ -91,16 +108,19 @@ class Stages:
             work.template,
             tuple(work.metadata),
             work.decoded,
+            work.counters,
             tuple(resources),
         )
 
     def _stages(self) -> tuple[Callable[[Work], None], ...]:
         return (
             self._attribute,  # first: the method decides what an instruction means
-            self._align,
-            self._resolve,  # before decode: the resolution names the delegate whose decoder applies
+            self._grow,
+            self._resolve,  # before place and decode: it names the delegate, whose rules say what times and bytes mean
+            self._place,
             self._infer,
             self._decode,
+            self._count,  # after place: a converter may have made a time of a counter
         )
 
     def _attribute(self, work: Work) -> None:
@@ -111,14 +131,15 @@ class Stages:
             if mapping is None:
                 work.attributions.append(Attribution(method_name=block.method))
             else:
-                work.attributions.append(Attribution(mapping.digest, method, method.name if method else None))
+                name = method.name if method else None
+                work.attributions.append(Attribution(mapping.digest, method, name, mapping.only_backend))
 
-    def _align(self, work: Work) -> None:
+    def _grow(self, work: Work) -> None:
         work.tree = grow(work.batch)
-        work.timeline = place(work.batch, work.tree, *to_unix_ns(work.batch))
 
     def _resolve(self, work: Work) -> None:
         batch, tree = work.batch, work.tree
+        work.derived = derive(batch, tree, work.attributions, self._orders)
         numbers: dict[tuple[str | None, str | None], int] = {}
         meaning = np.array(
             [numbers.setdefault((each.digest, each.method_name), len(numbers)) for each in work.attributions], np.int64
@@ -131,9 +152,18 @@ class Stages:
                 batch.chain.astype(np.int64),
                 batch.name.astype(np.int64),
                 tree.kernel + 1,
+                work.derived,
             ]
         )
         work.templates = [self._template(work, row) for row in first.tolist()]
+
+    def _place(self, work: Work) -> None:
+        work.tree, work.timeline, work.moved_ns = time_events(
+            work.batch, work.tree, work.templates, work.template, converters=self._converters, compiled=self._templates
+        )
+
+    def _count(self, work: Work) -> None:
+        work.counters = gather(work.batch, work.tree, work.timeline, work.templates, work.template)
 
     def _infer(self, work: Work) -> None:
         batch = work.batch
@@ -148,7 +178,8 @@ class Stages:
                 stream = batch.streams[block.stream]
                 named = (block.kind, block.name, stream.model.name, method)
                 root = self._templates.get(named, partial(describe_root, *named))
-                work.inferences.append(inference_of(stream, block, root, method, failed=failed))
+                moved_ns = work.moved_ns[block.stream]
+                work.inferences.append(inference_of(stream, block, root, method, failed=failed, moved_ns=moved_ns))
             chosen.append(number)
         work.inference = np.array(chosen, np.int64)
 
@@ -159,15 +190,16 @@ class Stages:
         instruction, chain = int(batch.instruction[row]), int(batch.chain[row])
         kernel_name = int(work.tree.kernel[row])
         kernel = str(batch.names[kernel_name]) if kernel_name >= 0 else None
+        derived = int(work.derived[row])
 
         def face() -> Face:
-            resolution = resolve(attribution, kind, instruction, name)
+            resolution = resolve(attribution, kind, instruction, name, derived)
             method = attribution.method_name
             return describe(
                 kind, name, resolution, method=method, instruction=instruction, chain=chain, kernel=kernel
             )  # fmt: skip
 
-        key = (attribution.digest, attribution.method_name, kind, name, instruction, chain, kernel)
+        key = (attribution.digest, attribution.method_name, kind, name, instruction, chain, kernel, derived)
         return self._templates.get(key, face)
 
     def _decode(self, work: Work) -> None:
@@ -179,8 +211,13 @@ class Stages:
         first, number = distinct([work.template[rows], batch.metadata[rows].astype(np.int64)])
         work.decoded[rows] = number
         for row in rows[first].tolist():
-            delegate = work.templates[work.template[row]].face.resolution.delegate
-            attributes = attributes_of(self._decoders.decode(delegate, batch.payloads[batch.metadata[row]]))
+            face = work.templates[work.template[row]].face
+            delegate = face.resolution.delegate
+            mapping = work.mappings[batch.blocks[work.tree.block[row]].stream]
+            declared = mapping.formats.get(delegate or "", b"") if mapping is not None else b""
+            content = self._decoders.decode(delegate, batch.payloads[batch.metadata[row]], declared)
+            taken = {key for key, _ in face.attributes}  # an identifier may say what metadata say (Vulkan)
+            attributes = tuple((key, value) for key, value in attributes_of(content) if key not in taken)
             work.metadata.append(Decoded(attributes, span_attributes(attributes)))
 
 
@@ -196,7 +233,7 @@ def attributes_of(content: Content) -> tuple[tuple[str, at.Value], ...]:
     return tuple(said)
 
 
-def _cut(value: str | float) -> str | float:
+def _cut(value: Scalar) -> Scalar:
     return at.cut(value) if isinstance(value, str) else value
 
 

@@ -2,9 +2,10 @@
 `inspect`: one row for each thing that a file's events are about.
 
 Invariants
-* A row is one (method or block, instruction, kind, name or identifier), over all inferences of the file. Every repeat counts,
-  also those within one inference.
-* Durations are true ones, in nanoseconds by the clock's ratio: not those of the picture.
+* A row is one (method or block, instruction, kind, name or identifier, what that stands for), over all inferences of the file.
+  Every repeat counts, also those within one inference.
+* Durations are true ones, in nanoseconds by the clock's ratio: not those of the picture. Where it is not known what the ticks
+  of a delegate are, the ratio stands all the same, and `time_quality` tells.
 * Shares are of the time of the inferences: the events that enclose a method's blocks, 100 % together. Rows nest (a delegate
   event lies in its call), so shares of all rows add up to more.
 """
@@ -14,9 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from otel_bridge.backends.backend import TimeQuality
 from otel_bridge.clock.convert import duration_ns
 from otel_bridge.model.events import NO_INSTRUCTION, BlockKind, EventKind, Identifier
 from otel_bridge.model.resolution import Resolution
+from otel_bridge.spans.place import UNKNOWN_NS
 from otel_bridge.spans.scene import Scene
 from otel_bridge.spans.tails import distinct
 from otel_bridge.spans.tree import NOWHERE
@@ -29,6 +32,7 @@ class Row:
 
     subject     method that ran, or the block's name where it is not known
     instruction None: outside any instruction
+    time_quality  what the durations of a delegate's events are worth; None for the runtime's own, which are measured
     share       of the time of the method's inferences, 1 for all of it; None where nothing encloses them
     """
 
@@ -45,6 +49,7 @@ class Row:
     mean_ns: float
     share: float | None
     resolution: Resolution
+    time_quality: TimeQuality | None
 
     @property
     def is_delegated(self) -> bool:
@@ -60,9 +65,12 @@ def tabulate(scene: Scene) -> list[Row]:
     subjects = [scene.inference_at(index).method or block.name for index, block in enumerate(batch.blocks)]
     numbers = {subject: number for number, subject in enumerate(dict.fromkeys(subjects))}
     subject = np.array([numbers[s] for s in subjects], np.int64)[tree.block]
-    columns = [subject, batch.instruction.astype(np.int64) + 1, batch.kind.astype(np.int64), batch.name.astype(np.int64)]
+    meanings: dict[Resolution, int] = {}
+    meaning = np.array([meanings.setdefault(each.face.resolution, len(meanings)) for each in scene.templates], np.int64)
+    event = [batch.instruction.astype(np.int64) + 1, batch.kind.astype(np.int64), batch.name.astype(np.int64)]
+    columns = [subject, *event, meaning[scene.template]]
     first, group = distinct(columns)
-    times = duration_ns(batch)
+    times = _durations(scene)
     totals = _enclosing_time(scene, subject, len(numbers), times)
     members = _members(group, len(first))
     rows = []
@@ -73,9 +81,17 @@ def tabulate(scene: Scene) -> list[Row]:
     return rows
 
 
+def _durations(scene: Scene) -> NDArray[np.int64]:
+    """True durations; ticks by the ratio where nobody knows what a tick is; 0 for what is no time."""
+    is_counter = np.array([bool(each.face.counter) for each in scene.templates], np.bool_)[scene.template]
+    unknown_ns = np.where(is_counter, 0, duration_ns(scene.batch))
+    return np.where(scene.timeline.length == UNKNOWN_NS, unknown_ns, scene.timeline.length)
+
+
 def _row(scene: Scene, row: int, subject: str, times: NDArray[np.int64], total: int) -> Row:
     batch = scene.batch
     instruction = int(batch.instruction[row])
+    face = scene.templates[scene.template[row]].face
     p50, p90, p99 = np.percentile(times, (50, 90, 99)).tolist()
     return Row(
         subject=subject,
@@ -90,7 +106,8 @@ def _row(scene: Scene, row: int, subject: str, times: NDArray[np.int64], total: 
         max_ns=int(times.max()),
         mean_ns=float(times.mean()),
         share=float(times.sum()) / total if total else None,
-        resolution=scene.templates[scene.template[row]].face.resolution,
+        resolution=face.resolution,
+        time_quality=face.quality if batch.kind[row] == EventKind.DELEGATE else None,
     )
 
 

@@ -36,13 +36,13 @@ class _Rows:
 
     offsets   int64[n + 1]   where each row begins
     stream    int64[n]       stream of each row
-    is_event  bool[n]        whether it is a row of the batch, not a root of the bridge's making
+    events    int64[n]       events of the batch that it shows: itself and counters it bears; 0: a root of the bridge's making
     """
 
     data: memoryview
     offsets: NDArray[np.int64]
     stream: NDArray[np.int64]
-    is_event: NDArray[np.bool_]
+    events: NDArray[np.int64]
 
 
 def assemble(scene: Scene, limit_bytes: int) -> list[Payload]:
@@ -81,9 +81,14 @@ def _rows(scene: Scene) -> _Rows:
     columns = _columns(scene, block, made, is_root)
     which = tail * 2 + columns.parented
     order = np.argsort(stream, kind="stable") if len(made) else np.arange(n)
-    prototypes = [prototype(each, parented=parented) for each in tails + root_tails for parented in (False, True)]
-    data, offsets = write_rows(prototypes, which[order], columns.take(order))
-    return _Rows(data.data, offsets, stream[order], order < n)
+    if scene.counters.attributes:
+        order = order[~np.concatenate((scene.counters.silent, np.zeros(len(made), np.bool_)))[order]]
+    events = np.concatenate((1 + scene.counters.borne, np.zeros(len(made), np.int64)))
+    tails += root_tails
+    used = np.bincount(which[order], minlength=2 * len(tails)) > 0
+    prototypes = [prototype(tails[number // 2], parented=bool(number % 2)) for number in np.flatnonzero(used).tolist()]
+    data, offsets = write_rows(prototypes, (np.cumsum(used) - 1)[which[order]], columns.take(order))
+    return _Rows(data.data, offsets, stream[order], events[order])
 
 
 def _columns(scene: Scene, block: NDArray[np.int64], made: NDArray[np.int64], is_root: NDArray[np.bool_]) -> Columns:
@@ -137,7 +142,7 @@ class _Sealing:
             self._pieces += [encode.field(1, len(resource_head) + len(scope) + len(spans)), resource_head, scope, spans]
             self._bytes += len(spans)
             self._spans += end - first
-            self._events += int(rows.is_event[first:end].sum())
+            self._events += int(rows.events[first:end].sum())
             first = end
 
     def finish(self) -> list[Payload]:

@@ -6,9 +6,10 @@ Invariants
 * Both ways to build a span (templates and protobuf messages) take what they say from here.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from otel_bridge.backends.facts import TimeQuality, backend_of, shorten
+from otel_bridge.backends.backend import TimeQuality, Timing
+from otel_bridge.backends.table import read
 from otel_bridge.model.events import NO_INSTRUCTION, BlockKind, EventKind, Identifier
 from otel_bridge.model.resolution import Operator, Resolution
 from otel_bridge.spans import attributes as at
@@ -16,6 +17,8 @@ from otel_bridge.spans import attributes as at
 _MAX_NAME = 255
 _SHOWN_OPERATORS = 3
 _NATIVE_CALL = "native_call_"
+
+_MEASURED = Timing(TimeQuality.MEASURED)
 
 Attributes = tuple[tuple[str, at.Value], ...]
 
@@ -26,13 +29,20 @@ class Face:
     What a span shows.
 
     resolution   what the event stands for; its `delegate` chooses the metadata decoder
-    quality      what the event's times are worth
+    timing       what the event's times are worth, and what they count
+    counter      where they count what is no time: the end of the attribute's key (see spans/counters.py); else ""
     """
 
     name: str
     attributes: Attributes
     resolution: Resolution
-    quality: TimeQuality = TimeQuality.MEASURED
+    timing: Timing = _MEASURED
+    counter: str = ""
+
+    @property
+    def quality(self) -> TimeQuality:
+        """What the event's times are worth."""
+        return self.timing.quality
 
 
 def describe(
@@ -72,6 +82,12 @@ def describe_root(kind: BlockKind, name: str, model: str | None, method: str | N
     return Face(_fit(f"{verb} {subject}".rstrip()), said, Resolution())
 
 
+def requalify(face: Face, quality: TimeQuality) -> Face:
+    """The face of a delegate event whose times turned out to be worth something else than its backend's rule says."""
+    kept = [(key, value) for key, value in face.attributes if key != at.TIME_QUALITY]
+    return replace(face, attributes=(*kept, (at.TIME_QUALITY, quality.value)), timing=Timing(quality))
+
+
 def _describe_call(name: str, resolution: Resolution, where: tuple[str | None, int, int], kernel: str | None) -> Face:
     method, instruction, chain = where
     said: list[tuple[str, at.Value]] = [(at.METHOD_NAME, at.cut(method))] if method else []
@@ -85,13 +101,14 @@ def _describe_call(name: str, resolution: Resolution, where: tuple[str | None, i
         return Face(_fit(f"delegate {resolution.delegate or ''}".rstrip()), tuple(said), resolution)
     if name != "OPERATOR_CALL":
         return Face(_fit(name), tuple(said), resolution)
-    said += _handles(resolution) + _operators(resolution.operators)
+    said += _handles(resolution) + _operators(resolution.operators, narrow(resolution.operators, kernel))
     own = kernel.removeprefix(_NATIVE_CALL) if kernel else ""
     return Face(_fit(own or _name_of(resolution.operators) or name), tuple(said), resolution)
 
 
 def _describe_delegate_event(identifier: Identifier, resolution: Resolution, instruction: int) -> Face:
-    quality = backend_of(resolution.delegate).time_quality
+    reading = read(resolution.delegate, identifier)
+    quality = reading.timing.quality
     said: list[tuple[str, at.Value]] = []
     if instruction != NO_INSTRUCTION:
         said.append((at.INSTRUCTION_ID, instruction))
@@ -102,10 +119,14 @@ def _describe_delegate_event(identifier: Identifier, resolution: Resolution, ins
         said.append((at.RESOLUTION_STATUS, resolution.status.value))
     if resolution.rule:
         said.append((at.RESOLUTION_RULE, resolution.rule))
-    said += _handles(resolution) + _operators(resolution.operators)
+    said += _handles(resolution) + _operators(resolution.operators, resolution.operators)
+    if reading.node_id is not None:
+        said.append((at.DELEGATE_NODE_ID, reading.node_id))
+    said += ((at.METADATA_PREFIX + key, at.cut(value) if isinstance(value, str) else value) for key, value in reading.details)
     if quality is not TimeQuality.MEASURED:
         said.append((at.TIME_QUALITY, quality.value))
-    return Face(_fit(_name_of(resolution.operators) or shorten(identifier)), tuple(said), resolution, quality)
+    name = _name_of(resolution.operators) or reading.name
+    return Face(_fit(name), tuple(said), resolution, reading.timing, reading.counter)
 
 
 def _handles(resolution: Resolution) -> list[tuple[str, at.Value]]:
@@ -117,11 +138,26 @@ def _handles(resolution: Resolution) -> list[tuple[str, at.Value]]:
     return said
 
 
-def _operators(operators: tuple[Operator, ...]) -> list[tuple[str, at.Value]]:
+def narrow(operators: tuple[Operator, ...], kernel: str | None) -> tuple[Operator, ...]:
+    """
+    Of the operators that a kernel call's handle stands for, those that its `native_call_<op>` names; all, where it names none.
+
+    A handle stands for every node that an operator of the model was decomposed into, and each of them runs a kernel of its own.
+    """
+    base = kernel.removeprefix(_NATIVE_CALL).rpartition("::")[2].partition(".")[0] if kernel else ""
+    named = tuple(operator for operator in operators if base in operator.name.split(".")[1:2])
+    return named or operators
+
+
+def _operators(operators: tuple[Operator, ...], candidates: tuple[Operator, ...]) -> list[tuple[str, at.Value]]:
+    """`candidates`: those of `operators` that may have run. Which of several nodes of a handle it was may not be known."""
     if not operators:
         return []
     first = operators[0]
     said: list[tuple[str, at.Value]] = [(at.OPERATOR_NAMES, tuple(at.cut(o.name) for o in operators[: at.MAX_HANDLES]))]
+    is_known = not candidates[0].is_candidate or all(other.handle != candidates[0].handle for other in candidates[1:2])
+    if candidates[0].id and is_known:
+        said.append((at.OPERATOR_ID, candidates[0].id))
     if first.module_path:
         said.append((at.MODULE_PATH, at.cut(first.module_path)))
     if first.file:

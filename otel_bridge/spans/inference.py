@@ -7,7 +7,7 @@ Invariant: inferences that say the same share one object, so what is made from i
 from dataclasses import dataclass
 
 from otel_bridge.model.events import Block, BlockKind
-from otel_bridge.model.stream import Attributes, Stream
+from otel_bridge.model.stream import Attributes, ClockFault, ClockSource, Stream
 from otel_bridge.spans import attributes as at
 from otel_bridge.spans.compile import Template
 
@@ -76,14 +76,16 @@ def is_shared(block: Block) -> bool:
     return block.context is None and block.run_index is None and not block.attributes
 
 
-def inference_of(stream: Stream, block: Block, root: Template, method: str | None, *, failed: bool) -> Inference:
+def inference_of(
+    stream: Stream, block: Block, root: Template, method: str | None, *, failed: bool, moved_ns: int = 0
+) -> Inference:
     """
-    What the spans of a block share.
+    What the spans of a block share; `moved_ns` is what was added to its times so that they do not lie in the future.
 
     An app's context that is sampled makes the inference a part of the app's trace; one that is not leaves it a trace of its
     own, with a link, so that the app's decision not to record costs no orphans (W3C Trace Context, "sampled").
     """
-    attributes = _root_attributes(stream, block.run_index, block.attributes)
+    attributes = _root_attributes(stream, moved_ns, block.run_index, block.attributes)
     error = _error(block.error, failed=failed and block.kind is BlockKind.EXECUTE)
     context = block.context
     if context is None:
@@ -105,12 +107,22 @@ def inference_of(stream: Stream, block: Block, root: Template, method: str | Non
     )
 
 
-def _root_attributes(stream: Stream, run_index: int | None, given: Attributes) -> tuple[tuple[str, at.Value], ...]:
+def _root_attributes(
+    stream: Stream, moved_ns: int, run_index: int | None, given: Attributes
+) -> tuple[tuple[str, at.Value], ...]:
     said: list[tuple[str, at.Value]] = []
     if run_index is not None:
         said.append((at.RUN_INDEX, run_index))
-    if stream.correction_ns:
-        said.append((at.CLOCK_CORRECTION_NS, stream.correction_ns))
+    source = ClockSource.ANCHOR if stream.clocks[0].anchor is not None else stream.ended_source
+    fault = stream.clock_fault
+    if moved_ns:
+        source, fault = ClockSource.RECEIPT, ClockFault.FUTURE
+    if stream.correction_ns + moved_ns:
+        said.append((at.CLOCK_CORRECTION_NS, stream.correction_ns + moved_ns))
+    if source is not ClockSource.ANCHOR:
+        said.append((at.CLOCK_SOURCE, source.value))
+    if fault is not None:
+        said.append((at.CLOCK_FAULT, fault.value))
     said += ((key, at.cut(value) if isinstance(value, str) else value) for key, value in given)
     return tuple(said)
 

@@ -20,7 +20,8 @@ def build(scene: Scene) -> ExportTraceServiceRequest:
     """All spans of a scene in one request: a `ResourceSpans` a stream, spans in the order of the batch, made roots last."""
     request = ExportTraceServiceRequest()
     for stream, attributes in enumerate(scene.resources):
-        spans = [_span(scene, row) for row in range(len(scene.batch)) if _stream_of_row(scene, row) == stream]
+        rows = np.flatnonzero(~scene.counters.silent).tolist()
+        spans = [_span(scene, row) for row in rows if _stream_of_row(scene, row) == stream]
         made = np.flatnonzero(scene.has_root_span & (scene.tree.root == NOWHERE)).tolist()
         spans += [_root(scene, block, None) for block in made if scene.batch.blocks[block].stream == stream]
         if spans:
@@ -40,8 +41,13 @@ def _span(scene: Scene, row: int) -> Span:
         return _root(scene, block, row)
     face = scene.templates[scene.template[row]].face
     inference = scene.inference_at(block)
-    decoded = int(scene.decoded[row])
-    attributes = face.attributes + (scene.metadata[decoded].attributes if decoded >= 0 else ()) + extra_attributes(scene, row)
+    decoded, counted = int(scene.decoded[row]), int(scene.counters.said[row])
+    attributes = (
+        face.attributes
+        + (scene.metadata[decoded].attributes if decoded >= 0 else ())
+        + (scene.counters.attributes[counted] if counted >= 0 else ())
+        + extra_attributes(scene, row)
+    )
     return Span(
         trace_id=inference.trace_id or scene.derived[block],
         span_id=_span_id(scene.derived[block], int(scene.tree.place[row])),

@@ -3,8 +3,8 @@ A batch with all that is known of it: what the two ways to build spans start fro
 
 Invariants
 * A scene is whole: whoever builds spans from it looks nothing up and asks no clock.
-* One span a row, and one root of the bridge's making for each block that has events and no root row (in a split inference:
-  for its last part). `Scene.has_root_span` says which.
+* One span a row, but for counters that stand on their calls (spans/counters.py), and one root of the bridge's making for each
+  block that has events and no root row (in a split inference: for its last part). `Scene.has_root_span` says which.
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from otel_bridge.model.events import EventBatch
 from otel_bridge.model.stream import Attributes, Stream
 from otel_bridge.spans import attributes as at
 from otel_bridge.spans.compile import Template
+from otel_bridge.spans.counters import Counters
 from otel_bridge.spans.inference import Inference
 from otel_bridge.spans.place import Timeline
 from otel_bridge.spans.tree import NOWHERE, Tree
@@ -51,6 +52,7 @@ class Scene:
     template: NDArray[np.int64]
     metadata: tuple[Decoded, ...]
     decoded: NDArray[np.int64]
+    counters: Counters
     resources: tuple[Attributes, ...]
 
     @property

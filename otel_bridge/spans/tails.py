@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from otel_bridge.spans import attributes as at
 from otel_bridge.spans import encode
 from otel_bridge.spans.attributes import ERROR_TYPE
-from otel_bridge.spans.extra import extra_attributes
+from otel_bridge.spans.extra import extra_attributes, moved_tails
 from otel_bridge.spans.inference import Inference
 from otel_bridge.spans.scene import Scene
 
@@ -21,7 +21,7 @@ def tails_of(scene: Scene) -> tuple[list[bytes], NDArray[np.int64]]:
     timeline = scene.timeline
     states = [inference.state for inference in scene.inferences]
     numbers = {state: number for number, state in enumerate(dict.fromkeys(states))}
-    columns = [scene.template, scene.decoded + 1]
+    columns = [scene.template, scene.decoded + 1, scene.counters.said + 1]
     if len(numbers) > 1:
         columns.append(np.array([numbers[state] for state in states], np.int64)[scene.inference][scene.tree.block])
     moved = np.flatnonzero(timeline.moved)
@@ -29,13 +29,21 @@ def tails_of(scene: Scene) -> tuple[list[bytes], NDArray[np.int64]]:
     own[moved] = np.arange(2, len(moved) + 2)  # ticks differ from row to row
     columns.append(own)
     first, tail = distinct(columns)
+    ticks = moved_tails(scene, moved)
     tails = []
     for row in first.tolist():
-        decoded = int(scene.decoded[row])
+        decoded, counted = int(scene.decoded[row]), int(scene.counters.said[row])
         tails.append(
             scene.templates[scene.template[row]].encoded
             + (scene.metadata[decoded].encoded if decoded >= 0 else b"")
-            + (encode.span_attributes(extra_attributes(scene, row)) if own[row] else b"")
+            + (scene.counters.encoded[counted] if counted >= 0 else b"")
+            + (
+                ticks[own[row] - 2]
+                if own[row] > 1
+                else encode.span_attributes(extra_attributes(scene, row))
+                if own[row]
+                else b""
+            )
             + _encode_state(scene.inference_at(scene.tree.block[row]).state)
         )
     return tails, tail

@@ -4,12 +4,14 @@ Who is whose parent: inference -> instruction -> what lies inside it.
 Invariants
 * Each row has one parent: the call of its instruction in its inference, else the root of its block.
 * Nesting follows (inference, chain, instruction, occurrence), never time: clocks mix, and ExecuTorch logs an event when it
-  ends, so children stand before their parents.
+  ends, so children stand before their parents. Only below a call time may decide, and there only between delegate events of
+  one clock (`nest`): ETDump stores no nesting (devtools/etdump/etdump_flatcc.cpp).
 * The root of a block is the runtime's own enclosing event where there is exactly one, else a span of the bridge's making.
-* In a part of a split inference the occurrence is the sender's, and a parent may lie in another part.
+* In a part of a split inference the occurrence is the sender's, and a parent may lie in another part. Delegate events are not
+  nested there: what contains an event may be in another part, and a span's parent must not depend on where parts are cut.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +55,7 @@ class Tree:
 
 
 def grow(batch: EventBatch) -> Tree:
-    """The tree of a batch."""
+    """The tree of a batch, as instruction ids tell it."""
     block = batch.block_of
     inside = np.flatnonzero(batch.instruction != NO_INSTRUCTION)
     occurrence, call = _calls(batch, block, inside)
@@ -72,6 +74,36 @@ def grow(batch: EventBatch) -> Tree:
     place = np.where(is_call & (batch.instruction != NO_INSTRUCTION), by_instruction, place_by_row(row_in_block))
 
     return Tree(block, parent, place, parent_place, _roots(batch, block), _kernels(batch, parent), _failed(batch, block))
+
+
+def nest(batch: EventBatch, tree: Tree, start: NDArray[np.int64], end: NDArray[np.int64], axis: NDArray[np.int64]) -> Tree:
+    """
+    The tree with delegate events as children of the shortest one that contains them, within one call.
+
+    Only rows of one `axis` (int64[n]; -1: its times prove nothing) are compared. Of two that are equal the later in the log is
+    outside: it ended later. An event without length lies between others, not in them.
+    """
+    rows = np.flatnonzero((axis >= 0) & (end > start) & ~_in_parts(batch)[tree.block])
+    unlogged = len(batch) + (tree.block << 40 | batch.chain.astype(np.int64) << 32 | batch.instruction.astype(np.int64) + 1)
+    call = np.where(tree.parent == NOWHERE, unlogged, tree.parent)
+    rows = rows[np.lexsort((-rows, -end[rows], start[rows], axis[rows], call[rows]))]
+    if len(rows) <= 1:
+        return tree
+    begins = (np.diff(call[rows], prepend=-1) != 0) | (np.diff(axis[rows], prepend=-1) != 0)
+    group, stop = np.cumsum(begins), end[rows]
+    # Each position points to the nearest one before it that may contain it; those in between end earlier, so they may not.
+    outer = np.arange(len(rows)) - 1
+    while True:
+        outer = np.where((outer >= 0) & (group[outer] == group), outer, NOWHERE)
+        short = (outer != NOWHERE) & (stop[outer] < stop)
+        if not short.any():
+            break
+        outer[short] = outer[outer[short]]
+    inner = np.flatnonzero(outer != NOWHERE)
+    parent, parent_place = tree.parent.copy(), tree.parent_place.copy()
+    parent[rows[inner]] = rows[outer[inner]]
+    parent_place[rows[inner]] = tree.place[rows[outer[inner]]]
+    return replace(tree, parent=parent, parent_place=parent_place)
 
 
 def _in_parts(batch: EventBatch) -> NDArray[np.bool_]:

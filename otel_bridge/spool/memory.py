@@ -1,23 +1,29 @@
 """The spool in memory: fast, bounded, and gone with the process. Also the model that other spools are tested against."""
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from otel_bridge.errors import Draining, SpoolFull
 from otel_bridge.model.events import EventBatch
+from otel_bridge.spool.lot import Lot, LotLimits
 from otel_bridge.spool.protocol import Record
 
 
 class MemorySpool:
     """
-    A `Spool` of at most `max_bytes`, counted until `done`. One event loop uses it.
+    A `Spool` of at most `max_bytes`, counted until `done`; parked records count against `lot` instead. One event loop uses it.
 
-    A batch that is larger than `max_bytes` is taken when nothing else is there: the request limit bounds it.
+    A batch that is larger than `max_bytes` is taken when nothing else is there: the request limit bounds it. Released records
+    are taken whatever their size: they were acknowledged long ago.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, lot: LotLimits, now_s: Callable[[], float] = time.monotonic) -> None:
         self._max_bytes = max_bytes
+        self._lot = Lot(lot)
+        self._now_s = now_s
         self._waiting: deque[Record] = deque()
         self._sizes: dict[int, tuple[int, int]] = {}
         self._next = 0
@@ -28,13 +34,23 @@ class MemorySpool:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all records that are not done."""
+        """Bytes of all records that are neither done nor parked."""
         return self._bytes
 
     @property
     def events(self) -> int:
-        """Events of all records that are not done."""
+        """Events of all records that are neither done nor parked."""
         return self._events
+
+    @property
+    def parked_bytes(self) -> int:
+        """Bytes of parked records."""
+        return self._lot.size_bytes
+
+    @property
+    def parked_events(self) -> int:
+        """Events of parked records."""
+        return self._lot.events
 
     async def append(self, batch: EventBatch) -> None:
         """Keep a batch; see `Spool.append`."""
@@ -47,13 +63,8 @@ class MemorySpool:
                 "try again later",
                 retry_after_s=1.0,
             )
-        record = Record(self._next, batch)
+        self._put(Record(self._next, batch))
         self._next += 1
-        self._sizes[record.number] = (size, len(batch))
-        self._bytes += size
-        self._events += len(batch)
-        self._waiting.append(record)
-        self._changed.set()
 
     async def read(self, max_events: int) -> Sequence[Record]:
         """Wait for records; see `Spool.read`."""
@@ -74,7 +85,53 @@ class MemorySpool:
             self._bytes -= size
             self._events -= events
 
+    async def park(self, record: Record, ref: str) -> str | None:
+        """Move a record to the lot; see `Spool.park`."""
+        if self._closed:
+            return "closed"
+        met = self._lot.offer(ref, record, self._sizes[record.number][0], self._now_s())
+        if met is None:
+            await self.done([record])
+        return met
+
+    async def release(self, ref: str, build: str) -> int:
+        """Put records back in line, bound to a build; see `Spool.release`."""
+        return self._return([_bound(record, build) for record in self._lot.take(ref)])
+
+    async def expire(self) -> int:
+        """Put records back in line without a mapping; see `Spool.expire`."""
+        return self._return(self._lot.take_expired(self._now_s()))
+
+    def parked_refs(self) -> Sequence[str]:
+        """What parked records wait for."""
+        return self._lot.refs()
+
+    def parked_events_of(self, ref: str) -> int:
+        """Events that wait for a ref."""
+        return self._lot.events_of(ref)
+
     def close(self) -> None:
-        """Take no more batches; see `Spool.close`."""
+        """Take no more batches, and let parked ones go; see `Spool.close`."""
         self._closed = True
+        for ref in self._lot.refs():
+            self._return(self._lot.take(ref))
         self._changed.set()
+
+    def _return(self, records: Sequence[Record]) -> int:
+        for record in records:
+            self._put(replace(record, has_waited=True))
+        return sum(len(record.batch) for record in records)
+
+    def _put(self, record: Record) -> None:
+        size, events = record.batch.nbytes, len(record.batch)
+        self._sizes[record.number] = (size, events)
+        self._bytes += size
+        self._events += events
+        self._waiting.append(record)
+        self._changed.set()
+
+
+def _bound(record: Record, build: str) -> Record:
+    """The record with the build fixed that its streams are resolved with from now on."""
+    streams = tuple(replace(stream, build=build) for stream in record.batch.streams)
+    return replace(record, batch=replace(record.batch, streams=streams))

@@ -1,12 +1,13 @@
 """
-Where admitted batches wait for the pipeline.
+Where admitted batches wait: for the pipeline, and for the mapping that they need.
 
 Invariants
 * `append` returns only when the batch is kept; what it refuses it has not kept.
 * A record is read by one reader, and is gone only when `done` says how it ended: nothing is forgotten on the way.
-* Records come out in the order in which they went in.
-* The spool is bounded; when full it refuses, it never drops.
-* Closing wakes all readers: they get what is left, then nothing.
+* Records come out in the order in which they went in; a released one comes out after those that wait already.
+* Both the queue and the lot are bounded. When the queue is full it refuses; when the lot is, the record goes on without its
+  mapping. Neither drops.
+* Closing wakes all readers: they get what is left, the parked records among it, then nothing.
 """
 
 from collections.abc import Sequence
@@ -18,14 +19,15 @@ from otel_bridge.model.events import EventBatch
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A batch in the spool; `number` is unique within it."""
+    """A batch in the spool; `number` is unique within it. `has_waited`: it goes on, with a mapping or without."""
 
     number: int
     batch: EventBatch
+    has_waited: bool = False
 
 
 class Spool(Protocol):
-    """A bounded queue of event batches."""
+    """A bounded queue of event batches, with a lot beside it."""
 
     async def append(self, batch: EventBatch) -> None:
         """Keep a batch. Raises `SpoolFull` when there is no room, `Draining` once the spool is closed."""
@@ -40,5 +42,21 @@ class Spool(Protocol):
     async def done(self, records: Sequence[Record]) -> None:
         """Forget records whose events have all ended."""
 
+    async def park(self, record: Record, ref: str) -> str | None:
+        """
+        Move a record that was read to the lot, until `ref` (a build or an alias) has a mapping.
+
+        None: it is parked, and no longer the reader's. Else the bound that is met, or "closed": it is still the reader's.
+        """
+
+    async def release(self, ref: str, build: str) -> int:
+        """Put the records that wait for `ref` back in line, bound to `build`; how many events they hold."""
+
+    async def expire(self) -> int:
+        """Put records back in line that have waited long enough, without a mapping; how many events they hold."""
+
+    def parked_refs(self) -> Sequence[str]:
+        """What parked records wait for."""
+
     def close(self) -> None:
-        """Take no more batches."""
+        """Take no more batches, and let parked ones go."""

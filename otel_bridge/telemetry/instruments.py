@@ -54,12 +54,17 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     Instrument("otel_bridge.spool.events", G, "{event}", "Events in the spool."),
     Instrument("otel_bridge.spool.size_bytes", G, "By", "Bytes that the spool holds."),
     Instrument("otel_bridge.spool.capacity_bytes", G, "By", "Bytes that the spool may hold."),
+    Instrument("otel_bridge.spool.parked_events", G, "{event}", "Events that wait for their mapping."),
+    Instrument("otel_bridge.spool.parked_bytes", G, "By", "Bytes of events that wait for their mapping."),
+    Instrument("otel_bridge.parking.parked_events", C, "{event}", "Events that began to wait for their mapping."),
+    Instrument("otel_bridge.parking.unparked_events", C, "{event}", "Events that go on, by why.", ("reason",)),
     # Pipeline: where each acknowledged event ends.
     Instrument("otel_bridge.pipeline.emitted_events", C, "{event}", "Events whose spans the back end took."),
     Instrument("otel_bridge.pipeline.dropped_events", C, "{event}", "Acknowledged events given up, by reason.", ("reason",)),
     # Resolution and metadata.
     Instrument("otel_bridge.resolution.events", C, "{event}", "Delegate events, by how they resolved.", ("status", "delegate")),
     Instrument("otel_bridge.metadata.failures", C, "{event}", "Metadata that stayed raw, by reason.", ("decoder", "reason")),
+    Instrument("otel_bridge.clock.unconverted_events", C, "{event}", "Events not converted.", ("converter", "reason")),
     # Exporter: spans.
     Instrument("otel_bridge.exporter.sent_spans", C, "{span}", "Spans that the back end took."),
     Instrument("otel_bridge.exporter.send_failed_spans", C, "{span}", "Spans given up or refused, by reason.", ("reason",)),

@@ -16,14 +16,18 @@ from dataclasses import dataclass, replace
 from otel_bridge.errors import MalformedRequest
 from otel_bridge.etdump.read import read
 from otel_bridge.model.events import BlockKind, EventBatch
-from otel_bridge.model.stream import Anchor, Clock, ModelRef, Stream
+from otel_bridge.model.stream import LATEST_NS, Anchor, Clock, ClockFault, ClockSource, ModelRef, Stream
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.blocks import AllowList, attributes_of, blocks_of, text_of
 from otel_bridge.wire.columns import batch_of
 
+EXECUTORCH_NS = 1_577_836_800 * 10**9
+"""The year 2020: ExecuTorch is younger."""
+
 _MAX_BUILD_ID_BYTES = 128
 _UNSET = bytes(16)
 _MAX_CLOCKS = 256
+_MAX_CLOCK_NAME = 64
 _MAX_BLOCKS = 1 << 16
 _MAX_ENTRIES = 1 << 20
 _MAX_DROP_REASONS = 16
@@ -45,6 +49,8 @@ class Rules:
     resource_keys: AllowList
     inference_keys: AllowList
     max_clock_error_ns: int
+    earliest_ns: int = EXECUTORCH_NS
+    """A time before this, nanoseconds since 1970, is not taken for a reading of a wall clock."""
 
 
 BuildOf = Callable[[str, str], str | None]
@@ -92,7 +98,7 @@ def admit_etdump(request: pb.UploadETDumpRequest, receipt: Receipt, rules: Rules
     stream = _stream(request.stream, receipt, rules, build_of)
     stream = replace(stream, content=hashlib.sha256(request.etdump).digest())
     if request.ended_at_unix_ns:
-        stream = replace(stream, ended_ns=request.ended_at_unix_ns + stream.correction_ns)
+        stream = _end_at(stream, request.ended_at_unix_ns + stream.correction_ns, rules)
     if stream.stream_id == _UNSET:
         origin = hashlib.blake2b(stream.content or b"", digest_size=16)
         origin.update(request.stream.SerializeToString(deterministic=True))
@@ -131,6 +137,14 @@ def _stream(stream: pb.Stream, receipt: Receipt, rules: Rules, build_of: BuildOf
         )
     model = _model(stream.model)
     error_ns = receipt.received_ns - receipt.sent_ns if receipt.sent_ns is not None else 0
+    correction_ns = error_ns if abs(error_ns) > rules.max_clock_error_ns else 0
+    latest_ns = min(receipt.received_ns + rules.max_clock_error_ns, LATEST_NS)
+    clocks = tuple(_clock(index, clock) for index, clock in enumerate(stream.clocks[: _MAX_CLOCKS + 1])) or (Clock(),)
+    if len(clocks) > _MAX_CLOCKS:
+        raise MalformedRequest(f"stream.clocks: has {len(stream.clocks)} entries; at most {_MAX_CLOCKS} are allowed")
+    faults = [
+        _fault_of(clock.anchor.unix_ns + correction_ns, latest_ns, rules) if clock.anchor else None for clock in clocks
+    ]  # fmt: skip
     return Stream(
         stream_id=stream.stream_id or _UNSET,
         sequence=stream.sequence,
@@ -138,11 +152,28 @@ def _stream(stream: pb.Stream, receipt: Receipt, rules: Rules, build_of: BuildOf
         build=model.build_id or (build_of(model.name, model.version) if model.name else None),
         resource=attributes_of(stream.resource, rules.resource_keys),
         runtime_version=text_of(stream.runtime_version) or None,
-        clocks=_clocks(stream),
+        clocks=tuple(replace(clock, anchor=None) if fault else clock for clock, fault in zip(clocks, faults, strict=True)),
         received_ns=receipt.received_ns,
         ended_ns=receipt.received_ns,
-        correction_ns=error_ns if abs(error_ns) > rules.max_clock_error_ns else 0,
+        correction_ns=correction_ns,
+        latest_ns=latest_ns,
+        clock_fault=next(filter(None, faults), None),
     )
+
+
+def _end_at(stream: Stream, ended_ns: int, rules: Rules) -> Stream:
+    """The stream with the sender's word for when its last event ended, unless no clock can have shown that."""
+    fault = _fault_of(ended_ns, stream.latest_ns, rules)
+    if fault is not None:
+        return replace(stream, clock_fault=fault)
+    return replace(stream, ended_ns=ended_ns, ended_source=ClockSource.ENDED_AT)
+
+
+def _fault_of(unix_ns: int, latest_ns: int, rules: Rules) -> ClockFault | None:
+    """Why a reading of a wall clock is not believed: it was taken before the request was sent, and since ExecuTorch exists."""
+    if unix_ns > latest_ns:
+        return ClockFault.FUTURE
+    return ClockFault.IMPLAUSIBLE if unix_ns < rules.earliest_ns else None
 
 
 def _model(model: pb.ModelRef) -> ModelRef:
@@ -153,24 +184,16 @@ def _model(model: pb.ModelRef) -> ModelRef:
     return ModelRef(text_of(model.name) or None, text_of(model.version), text_of(model.build_id) or None)
 
 
-def _clocks(stream: pb.Stream) -> tuple[Clock, ...]:
-    if len(stream.clocks) > _MAX_CLOCKS:
-        raise MalformedRequest(f"stream.clocks: has {len(stream.clocks)} entries; at most {_MAX_CLOCKS} are allowed")
-    for index, clock in enumerate(stream.clocks):
-        if clock.counter_bits > 64:  # noqa: PLR2004 - the width of the columns
-            raise MalformedRequest(
-                f"stream.clocks[{index}].counter_bits: is {clock.counter_bits}; it must be 1 to 64, or unset"
-            )
-    clocks = tuple(
-        Clock(
-            clock.numerator or 1,
-            clock.denominator or 1,
-            clock.counter_bits or 64,
-            Anchor(clock.anchor_ticks, clock.anchor_unix_ns) if clock.anchor_unix_ns else None,
-        )
-        for clock in stream.clocks
+def _clock(index: int, clock: pb.Clock) -> Clock:
+    if clock.counter_bits > 64:  # noqa: PLR2004 - the width of the columns
+        raise MalformedRequest(f"stream.clocks[{index}].counter_bits: is {clock.counter_bits}; it must be 1 to 64, or unset")
+    return Clock(
+        clock.numerator or 1,
+        clock.denominator or 1,
+        clock.counter_bits or 64,
+        Anchor(clock.anchor_ticks, clock.anchor_unix_ns) if clock.anchor_unix_ns else None,
+        text_of(clock.name)[:_MAX_CLOCK_NAME],
     )
-    return clocks or (Clock(),)
 
 
 def _sender_dropped(stream: pb.Stream) -> dict[str, int]:

@@ -65,7 +65,9 @@ def _stream(stream: Stream) -> pb.Stream:
 
 
 def _clock(clock: Clock) -> pb.Clock:
-    written = pb.Clock(numerator=clock.numerator, denominator=clock.denominator, counter_bits=clock.counter_bits)
+    written = pb.Clock(
+        numerator=clock.numerator, denominator=clock.denominator, counter_bits=clock.counter_bits, name=clock.name.encode()
+    )
     if clock.anchor is not None:
         written.anchor_ticks, written.anchor_unix_ns = clock.anchor.ticks, clock.anchor.unix_ns
     return written

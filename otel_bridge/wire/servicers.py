@@ -47,12 +47,23 @@ def profiling_handler(intake: Intake, count: Requests) -> Handler:
     return _handler(PROFILING, {"ExportEvents": export_events, "UploadETDump": upload_etdump}, count)
 
 
-def mapping_handler(registry: Registry, count: Requests) -> Handler:
-    """`otel_bridge.v1.MappingService`. The registry may wait for a disk, so it runs in a thread."""
+def mapping_handler(
+    registry: Registry,
+    missing: Callable[[], list[mapping_pb2.MissingMapping]],
+    uploaded: Callable[[], None],
+    count: Requests,
+) -> Handler:
+    """
+    `otel_bridge.v1.MappingService`. The registry may wait for a disk, so it runs in a thread.
+
+    missing    builds and aliases without a mapping, ascending by ref
+    uploaded   told of each write
+    """
 
     async def put(body: bytes, _context: Context) -> Message:
         request = parse(mapping_pb2.PutMappingRequest, body)
         done = await asyncio.to_thread(registry.put, _TENANT, request.file, replace=request.replace)
+        uploaded()
         return mapping_pb2.PutMappingResponse(digest=done.digest, build_id=done.build_id, created=done.created)
 
     async def get(body: bytes, _context: Context) -> Message:
@@ -62,12 +73,17 @@ def mapping_handler(registry: Registry, count: Requests) -> Handler:
 
     async def page(body: bytes, _context: Context) -> Message:
         request = parse(mapping_pb2.ListMappingsRequest, body)
-        if request.page_size > _MAX_PAGE:
-            raise MalformedRequest(f"page_size: is {request.page_size}; at most {_MAX_PAGE} are allowed")
-        size = request.page_size or _DEFAULT_PAGE
+        size = _page_size(request.page_size)
         found = await asyncio.to_thread(registry.page, _TENANT, request.page_token, size + 1)
         more = found[size - 1].build_id if len(found) > size else ""
         return mapping_pb2.ListMappingsResponse(mappings=found[:size], next_page_token=more)
+
+    async def list_missing(body: bytes, _context: Context) -> Message:
+        request = parse(mapping_pb2.ListMissingRequest, body)
+        size, after = _page_size(request.page_size), request.page_token.encode()
+        found = [each for each in missing() if each.ref.encode() > after]
+        more = found[size - 1].ref if len(found) > size else ""
+        return mapping_pb2.ListMissingResponse(missing=found[:size], next_page_token=more)
 
     async def delete(body: bytes, _context: Context) -> Message:
         request = parse(mapping_pb2.DeleteMappingRequest, body)
@@ -77,10 +93,24 @@ def mapping_handler(registry: Registry, count: Requests) -> Handler:
     async def set_alias(body: bytes, _context: Context) -> Message:
         request = parse(mapping_pb2.SetAliasRequest, body)
         build, previous = await asyncio.to_thread(registry.set_alias, _TENANT, request.name, request.version, request.ref)
+        uploaded()
         return mapping_pb2.SetAliasResponse(build_id=build, previous_build_id=previous or "")
 
-    methods = {"PutMapping": put, "GetMapping": get, "ListMappings": page, "DeleteMapping": delete, "SetAlias": set_alias}
+    methods = {
+        "PutMapping": put,
+        "GetMapping": get,
+        "ListMappings": page,
+        "DeleteMapping": delete,
+        "SetAlias": set_alias,
+        "ListMissing": list_missing,
+    }
     return _handler(MAPPING, methods, count)
+
+
+def _page_size(asked: int) -> int:
+    if asked > _MAX_PAGE:
+        raise MalformedRequest(f"page_size: is {asked}; at most {_MAX_PAGE} are allowed")
+    return asked or _DEFAULT_PAGE
 
 
 def _handler(service: str, methods: Mapping[str, Method], count: Requests) -> Handler:

@@ -96,14 +96,17 @@ def test_spans_lie_in_their_parents(spans: list[StoredSpan]) -> None:
 
 
 def test_spans_lie_where_the_ticks_say(capture: Capture, pairs: Pairs) -> None:
-    """An event inside its parent keeps its time; one that is not is moved there and tells its ticks. Zero shows as 1 ns."""
+    """
+    An event inside its parent keeps its time; one that is not is moved there and tells its ticks. Zero shows as 1 ns, and so
+    does a length in ticks of nobody knows what: in the captures only unknown backends have events outside their call.
+    """
     for event, span in pairs:
         parent = capture.parent_of(event) or event
         inside = parent.start <= event.start <= event.end <= parent.end
         ticks = (said(span, "time.start_ticks"), said(span, "time.end_ticks"))
         assert ticks == ((None, None) if inside else (str(event.start), str(event.end)))
-        assert span.end_ns - span.start_ns == max(event.end - event.start, 1)
-        assert said(span, "time.duration_ns") == (None if event.end > event.start else 0)
+        assert span.end_ns - span.start_ns == (max(event.end - event.start, 1) if inside else 1)
+        assert said(span, "time.duration_ns") == (None if event.end > event.start or not inside else 0)
         if inside and event.end > event.start:
             assert span.start_ns == TICK_ZERO_NS + event.start
 

@@ -148,6 +148,19 @@ def shows_zero_as_one(line: Line, _column: str) -> bool:
     return 0 in lasted and lasted == line.true_ns and line.shown_ns == [max(length, 1) for length in lasted]
 
 
+def has_no_known_length(line: Line, column: str) -> bool:
+    """Whether nobody knows what the ticks of the line's events count: `inspect` says so, and the spans keep the ticks."""
+    ticks = [event.end - event.start for event in line.events]
+    kept = [[span.attributes.get(f"executorch.time.{end}_ticks") for end in ("start", "end")] for span in line.spans]
+    expected: Any = np.percentile(ticks, 10) if column == "p10 (ms)" else ticks
+    return (
+        bool(np.allclose(line.nanoseconds(column), expected, rtol=0, atol=1e-3))
+        and kept == [[str(event.start), str(event.end)] for event in line.events]
+        and set(line.shown_ns) == {1}
+        and line.record["time_quality"] == "unknown"
+    )
+
+
 def starts_in_unix_time(line: Line, column: str) -> bool:
     shown = zip(line.parsed(column), line.spans, strict=True)
     return all(
@@ -209,6 +222,7 @@ EXPLANATIONS: dict[str, Callable[[Line, str], bool]] = {
     "samples": has_samples_in_spans,
     "zero-length": shows_zero_as_one,
     "start-times": starts_in_unix_time,
+    "unknown-lengths": has_no_known_length,
     "methods": is_named_by_method,
     "identifier-types": is_an_integer,
     "operator-order": is_in_another_order,

@@ -77,8 +77,25 @@ def test_what_fits_no_method_belongs_to_none(calls: list[str], why: str) -> None
 
 
 def test_a_failed_inference_is_not_attributed_by_guess() -> None:
-    """Without Method::execute the block may be a piece of any method."""
+    """Without Method::execute the block may be a piece of any method, even where only one has what ran so far."""
     assert method_of(TWO, ran("d0")) is None
+    assert method_of(TWO, ran("d0", "o1", "d2")) is None
+    assert method_of(TWO, ran("e2")) is None
+
+
+def test_a_part_of_an_inference_is_not_attributed_by_guess() -> None:
+    """What the other parts ran is not known, also to the part that has the end."""
+    for last in (False, True):
+        block = execute(part=Part(1, last=last, first_event=2))
+        assert method_of(TWO, [*ran("d0", "o1", "d2"), END], block) is None
+        assert method_of(TWO, [*ran("d2"), END], replace(block, method="encode")) is None
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_how_often_an_instruction_ran_says_nothing_of_the_method(turns: int) -> None:
+    """A loop runs its body again and again, and jumps: the set of instructions tells methods apart."""
+    assert method_of(TWO, [*ran(*["d0", "o7"] * turns), END]) == "encode"
+    assert method_of(TWO, [*ran("d0", *["o1", "d2", "j9"] * turns), END]) == "decode"
 
 
 def test_a_given_method_must_fit_the_events() -> None:
@@ -135,7 +152,5 @@ def test_only_inferences_have_a_method() -> None:
 def test_blocks_of_one_batch_are_attributed_apart() -> None:
     """Each by its own events and its own mapping, in order."""
     blocks = [(execute(0), [*ran("d0"), END]), (execute(1), [*ran("d0", "o1", "d2"), END]), (execute(2), [*ran("d0"), END])]
-    batch = batch_of(*blocks)
-    batch = replace(batch, blocks=batch.blocks)
-    found = attribute(batch, [TWO, TWO, None])
+    found = attribute(batch_of(*blocks), [TWO, TWO, None])
     assert [method.name if method else None for method in found] == ["encode", "decode", None]

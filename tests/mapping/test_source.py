@@ -10,6 +10,7 @@ from otel_bridge.mapping import source
 from otel_bridge.mapping.document import canonical, canonical_file
 from otel_bridge.mapping.etrecord import read_etrecord
 from otel_bridge.mapping.maps_json import read_maps
+from otel_bridge.mapping.pte import read_program
 from otel_bridge.mapping.source import read_source, write_file
 from otel_bridge.v1 import mapping_pb2 as pb
 
@@ -23,8 +24,10 @@ def test_round_trip(file: pb.MappingFile) -> None:
 
 
 def test_told_apart() -> None:
-    """An ETRecord and a maps JSON are told by their first bytes, and carry no build id or alias."""
+    """Sources are told by their first bytes; they carry no alias, and but for programs no build id."""
     assert read_source(capture("mixed_ops")) == pb.MappingFile(mapping=read_etrecord(capture("mixed_ops")))
+    program = read_program(capture("mixed_ops", "model.pte"))
+    assert read_source(capture("mixed_ops", "model.pte")) == pb.MappingFile(mapping=program.mapping, build_id=program.build_id)
     maps = capture("mixed_ops", "maps.json")
     assert read_source(b" \n" + maps) == pb.MappingFile(mapping=read_maps(maps))
 
@@ -55,7 +58,11 @@ def test_binary_starts_with_a_line() -> None:
         (b"", "an empty file", "ETRecord"),
         (b"\x1f\x8b\x08 gzip", "start with 1f 8b 08 20", "ETRecord"),
         (capture("mixed_ops", "run.etdp"), "an ETDump", "ETRecord"),
-        (capture("mixed_ops", "model.pte"), "a .pte program", "ETRecord"),
+        (
+            capture("mixed_ops", "model.pte")[:-1],
+            ".pte: it reaches to byte 6976, and the file has 6975",
+            "copy or export it again",
+        ),
         (b"[1]", "start with 5b 31 5d", "ETRecord"),
         (b'{"a": 1, "b\\u001b": 2}', 'a JSON object with "a", "b\\u001b"', "debug_handle_map and delegate_map"),
         (b"{}", "a JSON object with no keys", "debug_handle_map and delegate_map"),

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,9 @@ from otel_bridge.pipeline.loop import Pipeline
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spans.assemble import Payload
 from otel_bridge.spans.scene import Scene
+from otel_bridge.spool.lot import LotLimits
 from otel_bridge.spool.memory import MemorySpool
+from otel_bridge.spool.protocol import Record
 
 Run = Callable[[Any], Any]
 
@@ -86,14 +88,22 @@ def inference(position: int, events: int = 4) -> EventBatch:
     return batch_of((execute(position), [*calls, runtime("Method::execute", 0, 99)]))
 
 
+NOTHING = LotLimits(1.0, 0, 0, 0, 0)
+
+
+async def everything(records: Sequence[Record]) -> list[Record]:
+    """No record waits."""
+    return list(records)
+
+
 async def drain(batches: list[EventBatch], back_end: BackEnd, stages: Stages, limit: int = 10**6) -> Books:
     """Run a pipeline over the batches until nothing is left."""
     books = Books()
-    spool = MemorySpool(10**9)
+    spool = MemorySpool(10**9, NOTHING)
     for batch in batches:
         await spool.append(batch)
     spool.close()
-    await Pipeline(spool, stages, back_end, books, limit).run()
+    await Pipeline(spool, stages, back_end, books, sift=everything, limit_bytes=limit).run()
     assert spool.events == 0
     return books
 
@@ -147,11 +157,13 @@ def test_what_is_on_its_way_when_time_is_up_is_dropped_once(run: Run) -> None:
     stages = stages_with()
 
     async def go() -> tuple[Books, int]:
-        books, spool, back_end = Books(), MemorySpool(10**9), Stuck()
+        books, spool, back_end = Books(), MemorySpool(10**9, NOTHING), Stuck()
         for n in range(3):
             await spool.append(inference(n))
         spool.close()
-        running = asyncio.create_task(Pipeline(spool, stages, back_end, books, 10**6).run(workers=1))
+        running = asyncio.create_task(
+            Pipeline(spool, stages, back_end, books, sift=everything, limit_bytes=10**6).run(workers=1)
+        )
         await back_end.reached.wait()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -9,7 +9,10 @@ from support.scenes import batch_of, execute, runtime
 
 from otel_bridge.errors import Draining, SpoolFull
 from otel_bridge.model.events import EventBatch
+from otel_bridge.spool.lot import LotLimits
 from otel_bridge.spool.memory import MemorySpool
+
+LIMITS = LotLimits(60.0, 10**6, 100, 10**6, 60, max_builds=3)
 
 Run = Callable[[Any], Any]
 
@@ -23,7 +26,7 @@ def test_records_come_out_in_order_and_whole(run: Run) -> None:
     """A reader gets as many whole records as it asked events for, and at least one."""
 
     async def go() -> list[list[int]]:
-        spool = MemorySpool(10**6)
+        spool = MemorySpool(10**6, LIMITS)
         for events in (3, 4, 5, 100):
             await spool.append(batch(events))
         return [[len(record.batch) for record in await spool.read(8)] for _ in range(3)]
@@ -35,7 +38,7 @@ def test_a_reader_waits_for_a_record(run: Run) -> None:
     """Several wait; each record goes to one of them."""
 
     async def go() -> list[int]:
-        spool = MemorySpool(10**6)
+        spool = MemorySpool(10**6, LIMITS)
         readers = [asyncio.create_task(spool.read(1)) for _ in range(3)]
         await asyncio.sleep(0)
         for events in (1, 2, 3):
@@ -50,7 +53,7 @@ def test_a_full_spool_refuses_and_keeps_nothing_of_what_it_refused(run: Run) -> 
 
     async def go() -> None:
         one = batch(10)
-        spool = MemorySpool(2 * one.nbytes)
+        spool = MemorySpool(2 * one.nbytes, LIMITS)
         await spool.append(one)
         await spool.append(batch(10))
         with pytest.raises(SpoolFull) as refused:
@@ -70,7 +73,7 @@ def test_a_batch_larger_than_the_spool_is_taken_alone(run: Run) -> None:
     """The request limit bounds it; else its sender would try for ever."""
 
     async def go() -> None:
-        spool = MemorySpool(100)
+        spool = MemorySpool(100, LIMITS)
         await spool.append(batch(500))
         with pytest.raises(SpoolFull):
             await spool.append(batch(1))
@@ -82,7 +85,7 @@ def test_a_closed_spool_takes_nothing_and_gives_what_is_left(run: Run) -> None:
     """Readers that wait are woken; after the last record they get nothing."""
 
     async def go() -> list[int]:
-        spool = MemorySpool(10**6)
+        spool = MemorySpool(10**6, LIMITS)
         waiting = asyncio.create_task(spool.read(1))
         await asyncio.sleep(0)
         await spool.append(batch(1))

@@ -95,5 +95,5 @@ def _tables(text: str) -> Iterator[list[dict[str, str]]]:
         cells = [cell.replace("\\|", "|").strip().strip("`") for cell in re.split(r"(?<!\\)\|", row[1])]
         if not header:
             header = cells
-        elif set("".join(cells)) > set("-"):
+        elif set("".join(cells)) != {"-"}:
             rows.append(dict(zip(header, cells, strict=True)))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from otel_bridge.clock.converters import Converters
 from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.memory import MemoryRegistry
 from otel_bridge.metadata.table import Decoders
@@ -96,12 +97,12 @@ def execute(position: int = 0, **more: Any) -> Block:
     return Block(BlockKind.EXECUTE, "Execute", position, **more)
 
 
-def stages_with(*files: mapping_pb2.MappingFile, parsers: Sequence[str] = ()) -> Stages:
+def stages_with(*files: mapping_pb2.MappingFile, parsers: Sequence[str] = (), converters: Converters | None = None) -> Stages:
     """Stages whose registry holds these mappings."""
     registry = MemoryRegistry()
     for file in files:
         registry.put("", file)
-    return Stages(CompiledMappings(registry, 10), Decoders(parsers), 1 << 20)
+    return Stages(CompiledMappings(registry, 10), Decoders(parsers), 1 << 20, converters)
 
 
 def spans_in(payloads: Sequence[Payload]) -> list[Span]:

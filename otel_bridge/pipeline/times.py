@@ -1,0 +1,61 @@
+"""
+The stage that times a batch: what clocks, backends and converters say of when events happened, and where that puts them.
+
+Invariants
+* Converters come first, since they read ticks; what they answered is not read again by a backend's rule.
+* Delegate events are placed in their calls before they are nested in each other: a call's bounds are the surer ones.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otel_bridge.backends.backend import TimeQuality
+from otel_bridge.clock.convert import to_unix_ns
+from otel_bridge.clock.converters import Converters
+from otel_bridge.clock.timings import apply_timings
+from otel_bridge.model.events import EventBatch
+from otel_bridge.spans.compile import Template, Templates
+from otel_bridge.spans.describe import requalify
+from otel_bridge.spans.place import Timeline, axis_of, code_of, place
+from otel_bridge.spans.tree import Tree, nest
+
+
+def time_events(
+    batch: EventBatch,
+    tree: Tree,
+    templates: list[Template],
+    template: NDArray[np.int64],
+    *,
+    converters: Converters,
+    compiled: Templates,
+) -> tuple[Tree, Timeline, tuple[int, ...]]:
+    """
+    The tree with delegate events nested, where each span lies, and per stream what was added to its times (`Times.moved_ns`).
+
+    Rows whose times turn out to be worth something else than their template says get another: both columns are changed.
+    """
+
+    def qualities() -> NDArray[np.int64]:
+        return np.array([code_of(each.face.quality) for each in templates] or [0], np.int64)[template]
+
+    def requalify_rows(chosen: NDArray[np.bool_], quality: TimeQuality) -> None:
+        rows = np.flatnonzero(chosen)
+        before = template[rows]
+        for number in np.unique(before).tolist():
+            face = requalify(templates[number].face, quality)
+            template[rows[before == number]] = len(templates)
+            templates.append(compiled.get(face, partial(replace, face)))
+
+    delegates = [each.face.resolution.delegate for each in templates]
+    times, done, failed = converters.apply(batch, to_unix_ns(batch), delegates, template)
+    if failed.any():
+        requalify_rows(failed, TimeQuality.UNKNOWN)
+    if done.any():
+        requalify_rows(done & (qualities() == code_of(TimeQuality.UNKNOWN)), TimeQuality.FOREIGN_CLOCK)
+    times = apply_timings(batch, times, [each.face.timing for each in templates], template, done)
+    quality = qualities()
+    timeline = place(batch, tree, times, quality)
+    return nest(batch, tree, times.start, times.end, axis_of(batch, quality)), timeline, times.moved_ns
