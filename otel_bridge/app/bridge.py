@@ -139,6 +139,4 @@ class Bridge:
 
 def _own_export(config: BridgeConfig) -> OwnExport | None:
     own = config.telemetry
-    if not (own.own_metrics or own.own_traces):
-        return None
-    return OwnExport(own.own_endpoint, metrics=own.own_metrics, traces=own.own_traces)
+    return OwnExport(own.own_endpoint) if own.own_metrics else None

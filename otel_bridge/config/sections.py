@@ -119,8 +119,7 @@ class TelemetryConfig(Section):
         "info", "Least severe log line that is written."
     )
     log_format: Annotated[Literal["text", "json"], LowerCase] = setting("text", "Form of log lines on stderr.")
-    own_traces: bool = setting(False, "Send spans about the bridge's own work.")
     own_metrics: bool = setting(False, "Send the bridge's own metrics as OTLP; /metrics always has them.")
     own_endpoint: GrpcEndpoint = setting(
-        "http://localhost:4317", "OTLP/gRPC endpoint of own_traces and own_metrics.", rule="http://HOST:PORT, https://HOST:PORT"
+        "http://localhost:4317", "OTLP/gRPC endpoint of own_metrics.", rule="http://HOST:PORT, https://HOST:PORT"
     )

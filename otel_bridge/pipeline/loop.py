@@ -68,6 +68,7 @@ class Pipeline:
                     await self._deliver(payload)
                     left -= payload.events
             except asyncio.CancelledError:
+                _log.error("%d events were on their way when the time to stop was up, and are dropped", left)
                 self._ledger.dropped(left, "shutdown")
                 raise
             finally:

@@ -59,6 +59,26 @@ METADATA_ERROR = "executorch.delegate.metadata_error"
 ERROR_TYPE = "error.type"
 """Name of `executorch::runtime::Error`, or `_OTHER`."""
 
+OWN_PREFIXES = (
+    "executorch.model.",
+    "executorch.mapping.",
+    "executorch.runtime.",
+    "executorch.method.",
+    "executorch.instruction.",
+    "executorch.chain.",
+    "executorch.delegate.",
+    "executorch.resolution.",
+    "executorch.debug_handle",
+    "executorch.operator.",
+    "executorch.module.",
+    "executorch.time.",
+    "executorch.run.",
+    "executorch.clock.",
+    "code.",
+    "error.",
+)
+"""Namespaces that only the bridge writes: a key stands once on a span, and what it says is checked."""
+
 MAX_HANDLES = 1000
 MAX_TEXT_BYTES = 2048
 """Tempo cuts longer strings by bytes (`max_attribute_bytes`)."""

@@ -13,6 +13,12 @@ _INSTANT: tuple[tuple[str, at.Value], ...] = ((at.TIME_DURATION_NS, 0),)
 _TRUSTED = frozenset({TimeQuality.MEASURED, TimeQuality.LAID_OUT, TimeQuality.ESTIMATED})
 
 
+def own_attributes(scene: Scene, row: int) -> tuple[tuple[str, at.Value], ...]:
+    """All that the row's span says beside its face: decoded metadata, then what only this row has."""
+    decoded = int(scene.decoded[row])
+    return (scene.metadata[decoded].attributes if decoded >= 0 else ()) + extra_attributes(scene, row)
+
+
 def extra_attributes(scene: Scene, row: int) -> tuple[tuple[str, at.Value], ...]:
     """The attributes that only this row has: decoded metadata excepted, which many rows share."""
     if scene.timeline.moved[row]:

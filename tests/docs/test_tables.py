@@ -83,12 +83,8 @@ def test_statuses_of_resolution() -> None:
 
 
 def test_what_is_said_to_be_missing_is() -> None:
-    """README.md says that no rule derives and that no own spans are made: nothing in the code does."""
-    readme = (ROOT / "README.md").read_text()
-    assert "`telemetry.own_traces` sends nothing" in readme
-    assert "there is no rule yet" in readme
-    calls = [call.func.attr for call in calls_in(ROOT / "otel_bridge") if isinstance(call.func, ast.Attribute)]
-    assert "span" not in calls
+    """README.md says that no rule derives: nothing in the code does."""
+    assert "there is no rule yet" in (ROOT / "README.md").read_text()
     users = [path for path in (ROOT / "otel_bridge").rglob("*.py") if "Status.DERIVED" in path.read_text()]
     assert users == []
 
