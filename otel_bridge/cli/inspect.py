@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from otel_bridge.app.offline import Offline
-from otel_bridge.cli.cells import cell
+from otel_bridge.cli.cells import cell, console
 from otel_bridge.cli.mapping import load_source
 from otel_bridge.cli.options import clock_options, upload_of
 from otel_bridge.report.table import Row, tabulate
@@ -33,9 +32,10 @@ _COLUMNS = (
 @clock_options
 def inspect(*, dump: Path, source: Path | None, method: str | None, form: str, **clock: Any) -> None:
     """
-    Show what an ETDump holds: per method, instruction and identifier how often, how long, and which operators.
+    Show what an ETDump holds, as a table.
 
-    Durations are in nanoseconds (csv, json) or microseconds (table). Percentiles are over all events of a row.
+    Per method, instruction and identifier: how often, how long, and which operators. Durations are in nanoseconds (csv, json)
+    or microseconds (table). Percentiles are over all events of a row.
     """
     offline = Offline(load_source(source) if source else None)
     try:
@@ -94,5 +94,4 @@ def _print_table(rows: Iterable[Row]) -> None:
             cell(", ".join(operator.name for operator in resolution.operators)),
             cell(resolution.operators[0].module_path if resolution.operators else ""),
         )
-    console = Console()
-    console.print(table) if console.is_terminal else Console(width=250).print(table)
+    console().print(table)

@@ -54,7 +54,7 @@ class AnchorType(click.ParamType[Any]):
 class EndedAtType(click.ParamType[Any]):
     """A time by RFC 3339, or `mtime`."""
 
-    name = "TIME|mtime"
+    name = "time or mtime"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Nanoseconds since 1970, or the text "mtime"."""
@@ -109,7 +109,13 @@ def clock_options(command: Command) -> Command:
         click.option(
             "--counter-bits", type=click.IntRange(1, 64), default=64, show_default=True, help="Width of the tick counter."
         ),
-        click.option("--tick-ratio", type=RatioType(), default="1/1", show_default=True, help="Nanoseconds a tick."),
+        click.option(
+            "--tick-ratio",
+            type=RatioType(),
+            default="1/1",
+            show_default=True,
+            help="Nanoseconds a tick; for 24 MHz: 125/3.",
+        ),
     ):
         command = option(command)
     return command

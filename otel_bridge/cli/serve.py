@@ -22,8 +22,12 @@ _log = logging.getLogger(__name__)
 )
 @click.option("--grpc", "grpc_address", metavar="ADDR", help="Listen for gRPC here.  [default: 127.0.0.1:4417]")
 @click.option("--http", "http_address", metavar="ADDR", help="Listen for HTTP here.  [default: 127.0.0.1:4418]")
-@click.option("--otlp-endpoint", metavar="URL", help="Send spans to this OTLP endpoint.  [default: http://localhost:4317]")
-@click.option("--data-dir", metavar="DIR", help='Keep mappings here; ":memory:" keeps nothing.')
+@click.option(
+    "--otlp-endpoint",
+    metavar="URL",
+    help="Send spans here, over export.protocol.  [default: http://localhost:4317]",
+)
+@click.option("--data-dir", metavar="DIR", help='Keep mappings here; ":memory:" keeps nothing.  [default: otel-bridge-data]')
 def serve(
     config_file: Path | None,
     grpc_address: str | None,

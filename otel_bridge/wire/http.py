@@ -13,6 +13,7 @@ Answers are JSON: counts with 200; else an object with `code`, `reason` and `mes
 
 import logging
 import math
+import re
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -114,10 +115,9 @@ def _set_model(message: pb.UploadETDumpRequest, value: str) -> None:
 
 
 def _set_stream(message: pb.UploadETDumpRequest, value: str) -> None:
-    try:
-        message.stream.stream_id = bytes.fromhex(value)
-    except ValueError:
-        raise ValueError("must be 32 hex digits") from None
+    if not re.fullmatch("[0-9a-fA-F]{32}", value):
+        raise ValueError("must be 32 hex digits")
+    message.stream.stream_id = bytes.fromhex(value)
 
 
 def _set_ratio(message: pb.UploadETDumpRequest, value: str) -> None:

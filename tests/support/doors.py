@@ -77,7 +77,7 @@ def running_bridge(jaeger: Jaeger, folder: Path) -> Iterator[Bridge]:
         bridge = Bridge(process, *addresses)
         process.wait_until(lambda: bridge.is_ready)
         for path in sorted(FIXTURES.glob("*/model.etrecord")):
-            run(mapping, "upload", path, "--name", path.parent.name, "--version", VERSION, "--server", bridge.grpc)
+            run(mapping, "upload", path, "--model", path.parent.name, "--version", VERSION, "--server", bridge.grpc)
         yield bridge
 
 

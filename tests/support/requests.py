@@ -39,9 +39,7 @@ def admitted(
     return admitted_bytes(request.SerializeToString(), receipt=receipt, rules=rules, build_of=build_of)
 
 
-def admitted_bytes(
-    body: bytes, *, receipt: Receipt = NOON, rules: Rules = ANYTHING, build_of: BuildOf = no_alias
-) -> Admitted:
+def admitted_bytes(body: bytes, *, receipt: Receipt = NOON, rules: Rules = ANYTHING, build_of: BuildOf = no_alias) -> Admitted:
     """The same, of any bytes."""
     return admit_events(parse(pb.ExportEventsRequest, body), body, receipt, rules, build_of)
 
