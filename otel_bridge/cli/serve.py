@@ -59,12 +59,18 @@ async def _serve(bridge: Bridge) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     await bridge.start()
-    click.echo(f"otel-bridge listens for gRPC on {bridge.grpc_address} and for HTTP on {bridge.http_address}")
+    _log.info("otel-bridge listens for gRPC on %s and for HTTP on %s", bridge.grpc_address, bridge.http_address)
+    ends = [asyncio.create_task(stopping.wait()), asyncio.create_task(bridge.wait_broken())]
     try:
-        await stopping.wait()
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
         _log.info("stopping")
         await bridge.stop()
+    broken = ends[1].done()
+    for task in ends:
+        task.cancel()
+    if broken:
+        raise click.ClickException("the pipeline has ended, see the log; what was not sent is counted as dropped")
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

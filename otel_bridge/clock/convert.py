@@ -20,20 +20,25 @@ _MAX_NS = 2**63 - 2
 _ENDS_BEFORE_START = np.uint64(2**63)
 
 
-def to_unix_ns(batch: EventBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def to_unix_ns(batch: EventBatch) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     """
-    Start and end of each event, int64[n] nanoseconds since 1970, within 0 and 2^63 - 2.
+    Start and end of each event, int64[n] nanoseconds since 1970, within 0 and 2^63 - 2; and bool[n] whether the clock is known.
+
+    A clock is not known that has neither an anchor nor an event of the runtime: its times are right only among themselves.
 
     An event that ended before it started (only a 64-bit counter can show that) has length 0 at its start.
     """
     start_ns = np.zeros(len(batch), np.int64)
     end_ns = np.zeros(len(batch), np.int64)
+    known = np.zeros(len(batch), np.bool_)
+    own = batch.kind != EventKind.DELEGATE
     for stream, rows in _rows_by_stream(batch):
         for index in np.unique(batch.clock[rows]):
             of_clock = np.flatnonzero(batch.clock[rows] == index) + rows.start
             chosen: slice | NDArray[np.int64] = rows if len(of_clock) == rows.stop - rows.start else of_clock
             start_ns[chosen], end_ns[chosen] = _convert(batch, chosen, stream.clocks[index], stream)
-    return start_ns, end_ns
+            known[chosen] = stream.clocks[index].anchor is not None or bool(own[chosen].any())
+    return start_ns, end_ns, known
 
 
 def duration_ns(batch: EventBatch) -> NDArray[np.int64]:

@@ -53,6 +53,12 @@ class ServerConfig(Section):
         most=_LARGEST_MESSAGE_BYTES,
     )
     drain_s: Number = setting(10.0, "How long a stop waits for accepted events to leave.", unit="seconds", least=0)
+    turn_away_s: Number = setting(
+        0.0,
+        "How long a stop goes on taking requests after health and /readyz have turned, so that balancers can notice.",
+        unit="seconds",
+        least=0,
+    )
     data_dir: DataDirectory = setting(
         Path("otel-bridge-data"),
         'Directory of mappings and other state, made if missing, relative to where the bridge starts; with ":memory:" nothing '
@@ -97,7 +103,7 @@ class MetadataConfig(Section):
     )
     time_limit_s: Number = setting(1.0, "A parser that takes longer for one call is switched off.", unit="seconds", above=0)
     max_bytes: int = setting(MIB, "Longest metadata of one event that is decoded; longer stays raw.", unit="bytes", least=1)
-    cache_entries: int = setting(16_384, "Distinct byte strings whose decoded form is remembered.", unit="entries", least=1)
+    cache_bytes: int = setting(16 * MIB, "Decoded metadata that is remembered, about.", unit="bytes", least=0)
 
 
 class MappingConfig(Section):

@@ -21,7 +21,11 @@ def decode_json(data: bytes) -> Content:
         return undecoded(data, f"not JSON: {str(error)[:200]}")
     if not isinstance(value, dict):
         return undecoded(data, f"JSON, but {type(value).__name__} and not an object")
-    return content_of({key: _flat(item) for key, item in value.items()}, data)
+    try:
+        flat = {key: _flat(item) for key, item in value.items()}
+    except RecursionError:  # writing needs more of the stack than reading did
+        return undecoded(data, "JSON nested too deep")
+    return content_of(flat, data)
 
 
 def decode_utf8(data: bytes) -> Content:

@@ -5,6 +5,7 @@ Strongest first: one named for the delegate (`BACKEND=decoder`) in configuration
 for the delegate by the entry point `otel_bridge.metadata_decoders` (name: backend id, value: `module:function`), `auto`.
 """
 
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -18,6 +19,8 @@ from otel_bridge.metadata.worker import Worker
 
 ENTRY_POINTS = "otel_bridge.metadata_decoders"
 _MAX_KEYS_REMEMBERED = 10_000
+_OBJECTS_BYTES = 1000
+"""About what the Python objects of an entry take beside its text."""
 
 
 class Decoders:
@@ -27,7 +30,7 @@ class Decoders:
     specs         "[BACKEND=]decoder" each; a decoder is `json`, `utf8`, `raw`, `auto` or `module:function`
     time_limit_s  how long `module:function` may take for one byte string
     max_bytes     longer metadata stays undecoded
-    cache_entries how many distinct (delegate, byte string) are remembered
+    cache_bytes   how much decoded metadata is remembered, about
     watch         told of each failure: name of the decoder, and `undecoded`, `partial` or `switched_off`
 
     Raises `ConfigError` where a spec cannot be obeyed.
@@ -39,15 +42,16 @@ class Decoders:
         *,
         time_limit_s: float = 1.0,
         max_bytes: int = 1_048_576,
-        cache_entries: int = 10_000,
+        cache_bytes: int = 16 << 20,
         watch: Callable[[str, str], None] = lambda _decoder, _reason: None,
     ) -> None:
         self._time_limit_s = time_limit_s
         self._max_bytes = max_bytes
-        self._cache_entries = cache_entries
+        self._cache_bytes = cache_bytes
+        self._cached_bytes = 0
         self._watch = watch
         self._lock = threading.Lock()
-        self._cache: OrderedDict[tuple[str | None, bytes], Content] = OrderedDict()
+        self._cache: OrderedDict[tuple[str | None, bytes], Content] = OrderedDict()  # by the hash of the byte string
         self._numeric: dict[tuple[str | None, str], bool] = {}
         self._workers: dict[str, Worker] = {}
         named = dict(map(_parse, specs))
@@ -64,15 +68,16 @@ class Decoders:
 
     def decode(self, delegate: str | None, data: bytes) -> Content:
         """What the metadata of an event of this delegate says; `data` is not empty."""
-        key = (delegate, data)
+        key = (delegate, hashlib.blake2b(data, digest_size=16).digest())
         with self._lock:
             known = self._cache.get(key)
             if known is not None:
                 self._cache.move_to_end(key)
                 return known
             content = self._cache[key] = self._with_stable_types(delegate, self._decode(delegate, data))
-            if len(self._cache) > self._cache_entries:
-                self._cache.popitem(last=False)
+            self._cached_bytes += _size(content)
+            while self._cached_bytes > self._cache_bytes:
+                self._cached_bytes -= _size(self._cache.popitem(last=False)[1])
             return content
 
     def close(self) -> None:
@@ -106,6 +111,11 @@ class Decoders:
             else:
                 pairs.append((key, value if numeric else _as_text(value)))
         return replace(content, pairs=tuple(pairs), error="; ".join(faults))
+
+
+def _size(content: Content) -> int:
+    texts = [*content.values, content.raw, content.error, *(text for pair in content.pairs for text in map(str, pair))]
+    return _OBJECTS_BYTES + 2 * sum(map(len, texts))
 
 
 def _as_text(value: str | float) -> str:

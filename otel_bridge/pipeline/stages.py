@@ -111,7 +111,9 @@ class Stages:
             if mapping is None:
                 work.attributions.append(Attribution(method_name=block.method))
             else:
-                work.attributions.append(Attribution(mapping.digest, method, method.name if method else None))
+                only = next(iter(mapping.methods.values())) if method is None and len(mapping.methods) == 1 else None
+                delegates = frozenset(only.delegates) if only is not None else None
+                work.attributions.append(Attribution(mapping.digest, method, delegates, method.name if method else None))
 
     def _align(self, work: Work) -> None:
         work.tree = grow(work.batch)

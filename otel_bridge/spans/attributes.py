@@ -38,6 +38,8 @@ DEBUG_HANDLES = "executorch.debug_handles"
 DEBUG_HANDLE_COUNT = "executorch.debug_handle_count"
 """Only where `executorch.debug_handles` was cut."""
 OPERATOR_NAMES = "executorch.operator.names"
+OPERATOR_COUNT = "executorch.operator.count"
+"""Only where `executorch.operator.names` was cut."""
 MODULE_PATH = "executorch.module.path"
 CODE_FILE_PATH = "code.file.path"
 CODE_LINE_NUMBER = "code.line.number"
@@ -56,6 +58,8 @@ METADATA_VALUES = "executorch.delegate.metadata_values"
 METADATA_RAW = "executorch.delegate.metadata_raw"
 """Hex digits."""
 METADATA_ERROR = "executorch.delegate.metadata_error"
+ERROR_CODE = "executorch.error.code"
+"""The code that the sender gave (`executorch::runtime::Error`), on the root."""
 ERROR_TYPE = "error.type"
 """Name of `executorch::runtime::Error`, or `_OTHER`."""
 
@@ -74,12 +78,15 @@ OWN_PREFIXES = (
     "executorch.time.",
     "executorch.run.",
     "executorch.clock.",
+    "executorch.error.",
     "code.",
     "error.",
 )
 """Namespaces that only the bridge writes: a key stands once on a span, and what it says is checked."""
 
 MAX_HANDLES = 1000
+MAX_OPERATORS = 100
+MAX_OPERATOR_BYTES = 256
 MAX_TEXT_BYTES = 2048
 """Tempo cuts longer strings by bytes (`max_attribute_bytes`)."""
 

@@ -121,7 +121,10 @@ def _operators(operators: tuple[Operator, ...]) -> list[tuple[str, at.Value]]:
     if not operators:
         return []
     first = operators[0]
-    said: list[tuple[str, at.Value]] = [(at.OPERATOR_NAMES, tuple(at.cut(o.name) for o in operators[: at.MAX_HANDLES]))]
+    names = tuple(at.cut(operator.name, at.MAX_OPERATOR_BYTES) for operator in operators[: at.MAX_OPERATORS])
+    said: list[tuple[str, at.Value]] = [(at.OPERATOR_NAMES, names)]
+    if len(operators) > at.MAX_OPERATORS:
+        said.append((at.OPERATOR_COUNT, len(operators)))
     if first.module_path:
         said.append((at.MODULE_PATH, at.cut(first.module_path)))
     if first.file:

@@ -38,8 +38,10 @@ class Timeline:
     length: NDArray[np.int64]
 
 
-def place(batch: EventBatch, tree: Tree, start: NDArray[np.int64], end: NDArray[np.int64]) -> Timeline:
-    """Times as they are shown, from `start` and `end` as the clock gives them (clock/convert.py)."""
+def place(
+    batch: EventBatch, tree: Tree, start: NDArray[np.int64], end: NDArray[np.int64], known: NDArray[np.bool_]
+) -> Timeline:
+    """Times as they are shown, from `start`, `end` and `known` as the clock gives them (clock/convert.py)."""
     start, end = start.copy(), end.copy()
     delegate = batch.kind == EventKind.DELEGATE
     true_length = np.maximum(end - start, 0)
@@ -55,7 +57,7 @@ def place(batch: EventBatch, tree: Tree, start: NDArray[np.int64], end: NDArray[
     parent = tree.parent[rows]
     low = np.where(parent == NOWHERE, root_start[tree.block[rows]], start[parent])
     high = np.where(parent == NOWHERE, root_end[tree.block[rows]], end[parent])
-    outside = (start[rows] < low) | (end[rows] > high)
+    outside = (start[rows] < low) | (end[rows] > high) | ~known[rows]
     length = np.minimum(end[rows] - start[rows], high - low)
     start[rows] = np.where(outside, low, start[rows])
     end[rows] = np.where(outside, low + length, end[rows])

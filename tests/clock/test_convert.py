@@ -19,7 +19,7 @@ def times(clock: Clock, *pairs: tuple[int, int]) -> list[tuple[int, int]]:
     """Start and end of events of one clock, in nanoseconds since 1970."""
     stream = replace(STREAM, clocks=(clock,))
     events = [runtime("Method::execute", start, end) for start, end in pairs]
-    start, end = to_unix_ns(batch_of((execute(), events), stream=stream))
+    start, end, _ = to_unix_ns(batch_of((execute(), events), stream=stream))
     return list(zip(start.tolist(), end.tolist(), strict=True))
 
 
@@ -68,7 +68,7 @@ def test_without_an_anchor_the_last_event_of_the_runtime_ends_when_the_stream_sa
         call("DELEGATE_CALL", 0, 110, 140),
         runtime("Method::execute", 100, 150),
     ]
-    start, end = to_unix_ns(batch_of((execute(), events), stream=stream))
+    start, end, _ = to_unix_ns(batch_of((execute(), events), stream=stream))
     assert (start[2], end[2]) == (NOON_NS - 50_000, NOON_NS)
     assert start[1] == NOON_NS - 40_000
 
@@ -76,7 +76,7 @@ def test_without_an_anchor_the_last_event_of_the_runtime_ends_when_the_stream_sa
 def test_without_an_anchor_and_without_runtime_events_the_delegates_are_all_there_is() -> None:
     """A batch of delegate events alone ends when the stream says."""
     stream = replace(STREAM, clocks=(Clock(),))
-    _, end = to_unix_ns(batch_of((execute(), [delegated(1, 0, 5, 9), delegated(2, 0, 9, 12)]), stream=stream))
+    _, end, _ = to_unix_ns(batch_of((execute(), [delegated(1, 0, 5, 9), delegated(2, 0, 9, 12)]), stream=stream))
     assert end.tolist() == [NOON_NS - 3, NOON_NS]
 
 
@@ -84,7 +84,7 @@ def test_each_clock_has_its_own_anchor_and_ratio() -> None:
     """Two clocks in one inference are converted apart."""
     clocks = (Clock(anchor=Anchor(0, NOON_NS)), Clock(1000, 1, 32, Anchor(7, NOON_NS)))
     events = [E(EventKind.DELEGATE, 1, 9, 10, 0, clock=1), call("DELEGATE_CALL", 0, 1000, 4000)]
-    start, end = to_unix_ns(batch_of((execute(), events), stream=replace(STREAM, clocks=clocks)))
+    start, end, _ = to_unix_ns(batch_of((execute(), events), stream=replace(STREAM, clocks=clocks)))
     assert start.tolist() == [NOON_NS + 2000, NOON_NS + 1000]
     assert end.tolist() == [NOON_NS + 3000, NOON_NS + 4000]
 
@@ -92,7 +92,7 @@ def test_each_clock_has_its_own_anchor_and_ratio() -> None:
 def test_a_corrected_clock_moves_every_event_alike() -> None:
     """The correction of a wrong wall clock is added to the anchor: distances stay."""
     stream = replace(STREAM, correction_ns=3600 * 10**9)
-    start, end = to_unix_ns(batch_of((execute(), [runtime("Method::execute", 5, 8)]), stream=stream))
+    start, end, _ = to_unix_ns(batch_of((execute(), [runtime("Method::execute", 5, 8)]), stream=stream))
     assert (start[0], end[0] - start[0]) == (NOON_NS + 3600 * 10**9 + 5, 3)
 
 

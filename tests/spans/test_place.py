@@ -1,11 +1,14 @@
 """Where spans lie on the time axis."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
-from support.scenes import NOON_NS, batch_of, batches, call, delegated, execute, runtime, scope
+from support.scenes import NOON_NS, STREAM, batch_of, batches, call, delegated, execute, runtime, scope
 
 from otel_bridge.clock.convert import to_unix_ns
 from otel_bridge.model.events import EventBatch, EventKind
+from otel_bridge.model.stream import Clock
 from otel_bridge.spans.place import Timeline, place
 from otel_bridge.spans.tree import NOWHERE, grow
 
@@ -36,6 +39,15 @@ def test_an_event_of_foreign_ticks_is_moved_into_its_call_and_marked() -> None:
     ]
     assert timeline.moved.tolist() == [True, True, False, False]
     assert timeline.length[:2].tolist() == [4, 400]
+
+
+def test_an_event_of_a_clock_that_nobody_describes_is_moved() -> None:
+    """Without an anchor and an event of the runtime its times are right only among themselves."""
+    stream = replace(STREAM, clocks=(STREAM.clocks[0], Clock()))
+    events = [delegated(0, 0, 500, 510, clock=1), call("DELEGATE_CALL", 0, 10, 50), runtime("Method::execute", 5, 60)]
+    timeline = placed(batch_of((execute(), events), stream=replace(stream, ended_ns=NOON_NS + 50)))
+    assert timeline.moved.tolist() == [True, False, False]
+    assert (timeline.start[0], timeline.end[0]) == (NOON_NS + 10, NOON_NS + 20)
 
 
 def test_an_event_of_length_zero_is_shown_as_a_nanosecond_inside_its_call() -> None:
@@ -72,8 +84,8 @@ def test_a_root_of_the_bridges_making_spans_what_the_runtime_logged() -> None:
 def test_no_span_is_empty_and_no_delegate_event_sticks_out(batch: EventBatch) -> None:
     """For any events: end after start, a delegate event within its parent, and unmoved events where the clock says."""
     tree = grow(batch)
-    start, end = to_unix_ns(batch)
-    timeline = place(batch, tree, start, end)
+    start, end, known = to_unix_ns(batch)
+    timeline = place(batch, tree, start, end, known)
     assert (timeline.end > timeline.start).all()
     for row in np.flatnonzero(batch.kind == EventKind.DELEGATE):
         parent, block = tree.parent[row], tree.block[row]

@@ -101,7 +101,7 @@ def stages_with(*files: mapping_pb2.MappingFile, parsers: Sequence[str] = ()) ->
     registry = MemoryRegistry()
     for file in files:
         registry.put("", file)
-    return Stages(CompiledMappings(registry, 10), Decoders(parsers), 1 << 20)
+    return Stages(CompiledMappings(registry, 1 << 20), Decoders(parsers), 1 << 20)
 
 
 def spans_in(payloads: Sequence[Payload]) -> list[Span]:

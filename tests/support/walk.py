@@ -129,9 +129,8 @@ class Walk:
         log = self._folder / f"background-{len(self._background)}.log"
         shell = ["bash", "-c", f"cd {self._folder} && exec env {command}"]
         process = self._stack.enter_context(Process(shell, log=log, environment=self._environment | settings))
-        wanted = set(shown.splitlines())
-        assert wanted, f"{block}: the page does not show by what one sees that it is ready"
-        process.wait_until(lambda: wanted <= set(self._to_page(log.read_text()).splitlines()))
+        assert shown, f"{block}: the page does not show by what one sees that it is ready"
+        process.wait_until(lambda: agrees(self._to_page(log.read_text()), shown))
         self._background.append(process)
 
     def _converse(self, block: Block, command: str, shown: str) -> None:
