@@ -40,7 +40,7 @@ from otel_bridge.wire.servicers import mapping_handler, profiling_handler
 _log = logging.getLogger(__name__)
 
 _TENANT = ""
-_MAX_COMPILED_MAPPINGS = 1000
+_COMPILED_BYTES = 256 << 20
 
 
 class Bridge:
@@ -63,22 +63,24 @@ class Bridge:
             config.metadata.parsers,
             time_limit_s=config.metadata.time_limit_s,
             max_bytes=config.metadata.max_bytes,
-            cache_entries=config.metadata.cache_entries,
+            cache_bytes=config.metadata.cache_bytes,
             watch=recorder.undecoded,
         )
         self._exporter = exporter or build_exporter(config.export, watch=recorder)
         self._spool = MemorySpool(config.spool.max_bytes, _lot_limits(config))
-        mappings = CompiledMappings(self.registry, _MAX_COMPILED_MAPPINGS)
+        mappings = CompiledMappings(self.registry, _COMPILED_BYTES)
         stages = Stages(mappings, self._decoders, config.mapping.template_cache_bytes, converters)
         policy = config.parking.policy
         self._parking = Parking(self._spool, self.registry, mappings, recorder, policy=policy)
+        export = config.export
         self._pipeline = Pipeline(
             self._spool,
             stages,
             self._exporter,
             recorder,
             sift=self._parking.sift,
-            limit_bytes=config.export.max_request_bytes,
+            limit_bytes=export.max_request_bytes,
+            linger_s=export.linger_ms / 1000,
         )
         rules = Rules(
             allow(config.admission.resource_keys),
@@ -114,6 +116,7 @@ class Bridge:
         self._running: asyncio.Task[None] | None = None
         self._reviewing: asyncio.Task[None] | None = None
         self._ready = False
+        self._broken = asyncio.Event()
 
     @property
     def grpc_address(self) -> str:
@@ -141,20 +144,34 @@ class Bridge:
     async def start(self) -> None:
         """Begin to work. Raises `ConfigError` where an address cannot be listened on; then nothing is left running."""
         self._running = asyncio.create_task(self._pipeline.run())
+        self._running.add_done_callback(self._note_end)
         self._reviewing = asyncio.create_task(self._parking.run())
         try:
-            await self._http.start(self._config.server.http_address)
-            await self._grpc.start(self._config.server.grpc_address)
+            self._http.bind(self._config.server.http_address)
+            self._grpc.bind(self._config.server.grpc_address)
+            await self._http.start()
+            await self._grpc.start()
         except BaseException:
             await self.stop()
             raise
         self._ready = True
-        _log.info("listening for gRPC on %s and for HTTP on %s", self.grpc_address, self.http_address)
+
+    async def wait_broken(self) -> None:
+        """Return when the bridge cannot go on: its pipeline has ended although nobody stopped it."""
+        await self._broken.wait()
+
+    def _note_end(self, running: asyncio.Task[None]) -> None:
+        if self._ready and not running.cancelled():
+            self._ready = False
+            _log.critical("the pipeline has ended, nothing leaves any more", exc_info=running.exception())
+            self._broken.set()
 
     async def stop(self) -> None:
         """Stop as the module says; events that do not leave in time are counted as dropped."""
         self._ready = False
         await self._grpc.turn_away()
+        if self._running is not None and not self._running.done():
+            await asyncio.sleep(self._config.server.turn_away_s)
         await asyncio.gather(self._grpc.stop(self._config.server.drain_s), self._http.stop())
         if self._reviewing is not None:
             self._reviewing.cancel()
@@ -187,6 +204,4 @@ def _lot_limits(config: BridgeConfig) -> LotLimits:
 
 def _own_export(config: BridgeConfig) -> OwnExport | None:
     own = config.telemetry
-    if not (own.own_metrics or own.own_traces):
-        return None
-    return OwnExport(own.own_endpoint, metrics=own.own_metrics, traces=own.own_traces)
+    return OwnExport(own.own_endpoint) if own.own_metrics else None

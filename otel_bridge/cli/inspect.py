@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from otel_bridge.app.offline import Offline
-from otel_bridge.cli.cells import cell
+from otel_bridge.cli.cells import cell, console
 from otel_bridge.cli.inspect_totals import print_totals
 from otel_bridge.cli.mapping import load_source
 from otel_bridge.cli.options import clock_options, upload_of
@@ -39,9 +38,10 @@ _COLUMNS = (
 @clock_options
 def inspect(*, dump: Path, source: Path | None, method: str | None, by: str | None, form: str, **clock: Any) -> None:
     """
-    Show what an ETDump holds: per method, instruction and identifier how often, how long, and which operators.
+    Show what an ETDump holds, as a table.
 
-    Durations are in nanoseconds (csv, json) or microseconds (table). Percentiles are over all events of a row.
+    Per method, instruction and identifier: how often, how long, and which operators. Durations are in nanoseconds (csv, json)
+    or microseconds (table). Percentiles are over all events of a row.
 
     With --by, the rows of a method add up to its inferences: an event that stands for several operators is split (equally, or
     by the mapping's weights), a delegate has what its events leave of its call, and (framework) is time in no instruction.
@@ -111,5 +111,4 @@ def _print_table(rows: Iterable[Row]) -> None:
             cell(", ".join(operator.name for operator in resolution.operators)),
             cell(resolution.operators[0].module_path if resolution.operators else ""),
         )
-    console = Console()
-    console.print(table) if console.is_terminal else Console(width=250).print(table)
+    console().print(table)

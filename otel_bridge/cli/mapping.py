@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 from google.protobuf.json_format import MessageToDict
-from rich.console import Console
 from rich.table import Table
 
-from otel_bridge.cli.cells import cell
+from otel_bridge.cli.cells import cell, console
 from otel_bridge.cli.formats import declare, metadata_options
 from otel_bridge.cli.options import split_model
 from otel_bridge.cli.remote import CALL_TIMEOUT_S, channel_to, mappings, server_option
@@ -25,7 +24,10 @@ _SOURCE_HELP = "SOURCE is an .etrecord, a JSON with debug_handle_map and delegat
 
 @click.group()
 def mapping() -> None:
-    """Make, upload and look at mappings: which operators each delegate debug identifier stands for."""
+    """Make, upload and look at mappings.
+
+    A mapping says which operators each delegate debug identifier of a model build stands for.
+    """
 
 
 def _describe_options(command: click.decorators.FC) -> click.decorators.FC:
@@ -35,9 +37,19 @@ def _describe_options(command: click.decorators.FC) -> click.decorators.FC:
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             help="The program: its kernels and XNNPACK nodes join the mapping, its SHA-256 is the build id.",
         ),
-        click.option("--build-id", metavar="ID", help="Name of the model build, as devices send it."),
-        click.option("--version", "model_version", default="", metavar="V", help="Version of the alias."),
-        click.option("--name", "--model", "model_name", default="", metavar="NAME", help="Name of the alias NAME@VERSION."),
+        click.option(
+            "--build-id",
+            metavar="ID",
+            help="Build id, as devices send it.  [default: that of --pte, else digest of the mapping]",
+        ),
+        click.option("--version", "model_version", default="", metavar="V", help="Version in the alias; needs --model."),
+        click.option(
+            "--model",
+            "model_name",
+            default="",
+            metavar="NAME",
+            help="Alias NAME@VERSION, as devices send it.",
+        ),
     ):
         command = option(command)
     return command
@@ -117,7 +129,7 @@ def list_(server: str, *, as_json: bool) -> None:
     for info in found:
         row = (info.build_id, ", ".join(info.aliases), f"sha256:{info.digest[:16]}", info.methods, info.delegates, info.entries)
         table.add_row(*(cell(str(value)) for value in row))
-    Console().print(table)
+    console().print(table)
 
 
 @mapping.command()
@@ -140,14 +152,14 @@ def show(ref: str, server: str, *, as_json: bool) -> None:
             for row in _rows(instruction):
                 shown = (method.name, str(instruction.id), instruction.delegate or "-", *row)
                 table.add_row(*map(cell, shown))
-    Console(soft_wrap=True).print(table)
+    console().print(table)
 
 
 @mapping.command()
 @click.argument("ref")
 @server_option
 def delete(ref: str, server: str) -> None:
-    """Forget a mapping of a running bridge, with its aliases."""
+    """Forget a mapping of a running bridge, with its aliases. REF is a build id, sha256:DIGEST or NAME@VERSION."""
     with channel_to(server) as channel:
         done = mappings(channel).DeleteMapping(pb.DeleteMappingRequest(ref=ref), timeout=CALL_TIMEOUT_S)
     click.echo(f"deleted: build {done.build_id}")
@@ -173,9 +185,9 @@ def missing(server: str, *, as_json: bool) -> None:
     table = Table("build or alias", "devices", "since (UTC)", "parked events", "gone without", box=None)
     for each in found:
         since = datetime.fromtimestamp(each.first_seen_unix_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        row = (each.ref, str(each.devices), since, str(each.parked_events), str(each.passed_events))
+        row = (cell(each.ref), str(each.devices), since, str(each.parked_events), str(each.passed_events))
         table.add_row(*row)
-    Console().print(table)
+    console().print(table)
 
 
 @mapping.command()

@@ -1,7 +1,7 @@
 """Options that several commands share, and what they mean in the protocol."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,7 +54,7 @@ class AnchorType(click.ParamType[Any]):
 class EndedAtType(click.ParamType[Any]):
     """A time by RFC 3339, or `mtime`."""
 
-    name = "TIME|mtime"
+    name = "time or mtime"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Nanoseconds since 1970, or the text "mtime"."""
@@ -109,7 +109,13 @@ def clock_options(command: Command) -> Command:
         click.option(
             "--counter-bits", type=click.IntRange(1, 64), default=64, show_default=True, help="Width of the tick counter."
         ),
-        click.option("--tick-ratio", type=RatioType(), default="1/1", show_default=True, help="Nanoseconds a tick."),
+        click.option(
+            "--tick-ratio",
+            type=RatioType(),
+            default="1/1",
+            show_default=True,
+            help="Nanoseconds a tick; for 24 MHz: 125/3.",
+        ),
     ):
         command = option(command)
     return command
@@ -137,7 +143,10 @@ def upload_of(
     clock = request.stream.clocks.add(numerator=tick_ratio[0], denominator=tick_ratio[1], counter_bits=counter_bits)
     if anchor is not None:
         clock.anchor_ticks, clock.anchor_unix_ns = anchor
-    request.ended_at_unix_ns = ended_at if isinstance(ended_at, int) else min(max(modified_ns, 0), MAX_UNIX_NS)
+    if isinstance(ended_at, int):
+        request.ended_at_unix_ns = ended_at
+    elif anchor is None:  # else it would say nothing but when the file was copied
+        request.ended_at_unix_ns = min(max(modified_ns, 0), MAX_UNIX_NS)
     return request
 
 
@@ -145,3 +154,17 @@ def split_model(text: str) -> tuple[str, str]:
     """Name and version of NAME@VERSION; without @ the version is ""."""
     name, _, version = text.partition("@")
     return name, version
+
+
+def name_model(request: pb.UploadETDumpRequest, model: str | None, build_id: str | None = None) -> None:
+    """Say which model ran: an alias NAME@VERSION, a build id, or both."""
+    request.stream.model.build_id = (build_id or "").encode()
+    if model:
+        name, version = split_model(model)
+        request.stream.model.name, request.stream.model.version = name.encode(), version.encode()
+
+
+def add_resource(request: pb.UploadETDumpRequest, pairs: Iterable[tuple[str, str]]) -> None:
+    """Add resource attributes."""
+    for key, value in pairs:
+        request.stream.resource.add(key=key.encode()).value.text = value.encode()

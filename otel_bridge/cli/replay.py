@@ -2,6 +2,8 @@
 
 import asyncio
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,13 @@ import click
 
 from otel_bridge.app.offline import Offline
 from otel_bridge.cli.mapping import load_source
-from otel_bridge.cli.options import PairType, clock_options, split_model, upload_of
+from otel_bridge.cli.options import PairType, add_resource, clock_options, name_model, upload_of
 from otel_bridge.config.load import load
 from otel_bridge.errors import Rejected
 from otel_bridge.export.build import build_exporter
-from otel_bridge.spans.assemble import Payload, assemble
+from otel_bridge.export.protocol import Exporter
+from otel_bridge.spans.assemble import assemble
+from otel_bridge.v1 import profiling_pb2 as pb
 
 
 @click.command()
@@ -61,44 +65,68 @@ def replay(
         None, {"export.endpoint": otlp_endpoint} if output is None else {"export.protocol": "file", "export.path": output}
     )
     file = load_source(source)
-    name, version = split_model(model) if model else (file.name or source.name.partition(".")[0], file.version)
+    alias = f"{file.name}@{file.version}" if file.name else source.name.partition(".")[0]
     sys.path.append(str(Path.cwd()))  # a decoder may lie beside the captures; last, so that it shadows nothing
     parsers = (*settings.metadata.parsers, *parsers)
     offline = Offline(file, parsers, settings.metadata.time_limit_s, settings.clock.converters)
-    payloads: list[Payload] = []
-    refused_files = 0
-    try:
+
+    def requests() -> Iterator[tuple[Path, pb.UploadETDumpRequest]]:
         for path in dumps:
             request = upload_of(path, method=method, **clock)
-            request.stream.model.name, request.stream.model.version = name.encode(), version.encode()
-            for key, value in resources:
-                request.stream.resource.add(key=key.encode()).value.text = value.encode()
+            name_model(request, model or alias)
+            add_resource(request, resources)
+            yield path, request
+
+    try:
+        if output not in {None, "-"}:
+            _empty(Path(output or ""))  # only now that nothing else can be found wrong
+        exporter = build_exporter(settings.export)
+        done = asyncio.run(_deliver(requests(), offline, exporter, settings.export.max_request_bytes))
+    finally:
+        offline.close()
+    if done.files:
+        click.echo(f"{done.spans - done.refused} spans of {done.files} files {'written' if output else 'sent'}", err=True)
+    if done.refused:
+        raise click.ClickException(f"the back end refused {done.refused} of {done.spans} spans")
+    if done.files < len(dumps):
+        click.get_current_context().exit(1)
+
+
+@dataclass(slots=True)
+class _Done:
+    """Files that were replayed, their spans, and how many of these the back end refused."""
+
+    files: int = 0
+    spans: int = 0
+    refused: int = 0
+
+
+async def _deliver(
+    requests: Iterator[tuple[Path, pb.UploadETDumpRequest]], offline: Offline, exporter: Exporter, limit_bytes: int
+) -> _Done:
+    """Replay and send file by file, so that no more than one is held."""
+    done = _Done()
+    try:
+        for path, request in requests:
             try:
                 replayed = offline.replay(request)
             except Rejected as error:
-                refused_files += 1
                 click.echo(f"Error: {path}: {error}", err=True)
                 continue
             if replayed.admitted.first_rejection:
                 click.echo(f"{path}: {replayed.admitted.first_rejection}", err=True)
-            payloads += assemble(replayed.scene, settings.export.max_request_bytes)
+            done.files += 1
+            for payload in assemble(replayed.scene, limit_bytes):
+                done.spans += payload.spans
+                done.refused += (await exporter.send(payload.data)).rejected_spans
     finally:
-        offline.close()
+        await exporter.close()
+    return done
 
-    exporter = build_exporter(settings.export)
 
-    async def deliver() -> int:
-        try:
-            return sum([(await exporter.send(payload.data)).rejected_spans for payload in payloads])
-        finally:
-            await exporter.close()
-
-    refused = asyncio.run(deliver())
-    spans = sum(payload.spans for payload in payloads)
-    files = len(dumps) - refused_files
-    if files:
-        click.echo(f"{spans - refused} spans of {files} files {'written' if output else 'sent'}", err=True)
-    if refused:
-        raise click.ClickException(f"the back end refused {refused} of {spans} spans")
-    if refused_files:
-        click.get_current_context().exit(1)
+def _empty(path: Path) -> None:
+    """Start a file anew: spans of an earlier replay in it would look like this one's."""
+    try:
+        path.write_bytes(b"")
+    except OSError as error:
+        raise click.ClickException(f"{path}: cannot be written: {error.strerror}") from error

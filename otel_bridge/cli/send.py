@@ -1,14 +1,16 @@
 """`otel-bridge send`: ETDumps to a running bridge."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import grpc
 
-from otel_bridge.cli.options import PairType, clock_options, split_model, upload_of
-from otel_bridge.cli.remote import CALL_TIMEOUT_S, channel_to, explain, profiling, sent_now, server_option
+from otel_bridge.cli.options import PairType, add_resource, clock_options, name_model, upload_of
+from otel_bridge.cli.remote import CALL_TIMEOUT_S, channel_to, explain, patiently, profiling, sent_now, server_option
+from otel_bridge.v1 import profiling_pb2 as pb
 
 _OF_THE_FILE = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
 """Codes that say something of one request, not of the bridge."""
@@ -49,34 +51,43 @@ def send(
     failed = False
     with channel_to(server) as channel:
         for path in dumps:
-            request = upload_of(path, method=method, **clock)
-            stream = request.stream
-            stream.model.build_id = (build_id or "").encode()
-            if model:
-                name, version = split_model(model)
-                stream.model.name, stream.model.version = name.encode(), version.encode()
-            stream.runtime_version = (runtime_version or "").encode()
-            for key, value in resources:
-                stream.resource.add(key=key.encode()).value.text = value.encode()
             try:
-                answer = profiling(channel).UploadETDump(request, timeout=CALL_TIMEOUT_S, metadata=sent_now())
+                request = upload_of(path, method=method, **clock)
+                name_model(request, model, build_id)
+                request.stream.runtime_version = (runtime_version or "").encode()
+                add_resource(request, resources)
+                answer = patiently(partial(_upload, channel, request))
             except grpc.RpcError as error:
                 if error.code() not in _OF_THE_FILE:
                     raise
                 failed = True
-                fault = f"{path}: {explain(server, error)}"
-                click.echo(f"Error: {fault}", err=True)
-                if as_json:
-                    click.echo(json.dumps({"file": str(path), "error": fault}))
-                continue
-            rejected = {rejection.reason: rejection.events for rejection in answer.rejected}
-            if as_json:
-                counts = {"file": str(path), "accepted": answer.accepted, "rejected": rejected, "blocks": answer.blocks}
-                click.echo(json.dumps({**counts, "first_rejection": answer.first_rejection}))
+                _show_fault(path, f"{path}: {explain(server, error)}", as_json=as_json)
+            except click.ClickException as error:  # the file cannot be read
+                failed = True
+                _show_fault(path, error.message, as_json=as_json)
             else:
-                counted = "".join(f", {events} {reason}" for reason, events in rejected.items())
-                click.echo(f"{path}: {answer.accepted} events accepted{counted}")
-                if answer.first_rejection:
-                    click.echo(f"  first: {answer.first_rejection}", err=True)
+                _show(path, answer, as_json=as_json)
     if failed:
         click.get_current_context().exit(1)
+
+
+def _upload(channel: grpc.Channel, request: pb.UploadETDumpRequest) -> pb.UploadETDumpResponse:
+    return profiling(channel).UploadETDump(request, timeout=CALL_TIMEOUT_S, metadata=sent_now())
+
+
+def _show(path: Path, answer: pb.UploadETDumpResponse, *, as_json: bool) -> None:
+    rejected = {rejection.reason: rejection.events for rejection in answer.rejected}
+    if as_json:
+        counts = {"file": str(path), "accepted": answer.accepted, "rejected": rejected, "blocks": answer.blocks}
+        click.echo(json.dumps({**counts, "first_rejection": answer.first_rejection}))
+        return
+    counted = "".join(f", {events} {reason}" for reason, events in rejected.items())
+    click.echo(f"{path}: {answer.accepted} events accepted{counted}")
+    if answer.first_rejection:
+        click.echo(f"  first: {answer.first_rejection}", err=True)
+
+
+def _show_fault(path: Path, fault: str, *, as_json: bool) -> None:
+    click.echo(f"Error: {fault}", err=True)
+    if as_json:
+        click.echo(json.dumps({"file": str(path), "error": fault}))

@@ -22,8 +22,12 @@ _log = logging.getLogger(__name__)
 )
 @click.option("--grpc", "grpc_address", metavar="ADDR", help="Listen for gRPC here.  [default: 127.0.0.1:4417]")
 @click.option("--http", "http_address", metavar="ADDR", help="Listen for HTTP here.  [default: 127.0.0.1:4418]")
-@click.option("--otlp-endpoint", metavar="URL", help="Send spans to this OTLP endpoint.  [default: http://localhost:4317]")
-@click.option("--data-dir", metavar="DIR", help='Keep mappings here; ":memory:" keeps nothing.')
+@click.option(
+    "--otlp-endpoint",
+    metavar="URL",
+    help="Send spans here, over export.protocol.  [default: http://localhost:4317]",
+)
+@click.option("--data-dir", metavar="DIR", help='Keep mappings here; ":memory:" keeps nothing.  [default: otel-bridge-data]')
 def serve(
     config_file: Path | None,
     grpc_address: str | None,
@@ -55,12 +59,18 @@ async def _serve(bridge: Bridge) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     await bridge.start()
-    click.echo(f"otel-bridge listens for gRPC on {bridge.grpc_address} and for HTTP on {bridge.http_address}")
+    _log.info("otel-bridge listens for gRPC on %s and for HTTP on %s", bridge.grpc_address, bridge.http_address)
+    ends = [asyncio.create_task(stopping.wait()), asyncio.create_task(bridge.wait_broken())]
     try:
-        await stopping.wait()
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
         _log.info("stopping")
         await bridge.stop()
+    broken = ends[1].done()
+    for task in ends:
+        task.cancel()
+    if broken:
+        raise click.ClickException("the pipeline has ended, see the log; what was not sent is counted as dropped")
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

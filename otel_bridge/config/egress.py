@@ -75,6 +75,12 @@ class ExportConfig(Section):
         least=65_536,
         most=64 << 20,
     )
+    linger_ms: int = setting(
+        50,
+        "How long few events wait for more to share a request with: it costs the same for few as for many.",
+        unit="milliseconds",
+        least=0,
+    )
     retry_initial_s: Number = setting(
         1.0, "Upper bound of the wait before the first retry; doubles with each.", unit="seconds", above=0
     )

@@ -53,6 +53,12 @@ class ServerConfig(Section):
         most=_LARGEST_MESSAGE_BYTES,
     )
     drain_s: Number = setting(10.0, "How long a stop waits for accepted events to leave.", unit="seconds", least=0)
+    turn_away_s: Number = setting(
+        0.0,
+        "How long a stop goes on taking requests after health and /readyz have turned, so that balancers can notice.",
+        unit="seconds",
+        least=0,
+    )
     data_dir: DataDirectory = setting(
         Path("otel-bridge-data"),
         'Directory of mappings and other state, made if missing, relative to where the bridge starts; with ":memory:" nothing '
@@ -124,7 +130,7 @@ class MetadataConfig(Section):
     )
     time_limit_s: Number = setting(1.0, "A parser that takes longer for one call is switched off.", unit="seconds", above=0)
     max_bytes: int = setting(MIB, "Longest metadata of one event that is decoded; longer stays raw.", unit="bytes", least=1)
-    cache_entries: int = setting(16_384, "Distinct byte strings whose decoded form is remembered.", unit="entries", least=1)
+    cache_bytes: int = setting(16 * MIB, "Decoded metadata that is remembered, about.", unit="bytes", least=0)
 
 
 class MappingConfig(Section):
@@ -146,8 +152,7 @@ class TelemetryConfig(Section):
         "info", "Least severe log line that is written."
     )
     log_format: Annotated[Literal["text", "json"], LowerCase] = setting("text", "Form of log lines on stderr.")
-    own_traces: bool = setting(False, "Send spans about the bridge's own work.")
     own_metrics: bool = setting(False, "Send the bridge's own metrics as OTLP; /metrics always has them.")
     own_endpoint: GrpcEndpoint = setting(
-        "http://localhost:4317", "OTLP/gRPC endpoint of own_traces and own_metrics.", rule="http://HOST:PORT, https://HOST:PORT"
+        "http://localhost:4317", "OTLP/gRPC endpoint of own_metrics.", rule="http://HOST:PORT, https://HOST:PORT"
     )

@@ -25,9 +25,6 @@ from otel_bridge.etdump.result import ETDump, Rejection, Rejections
 from otel_bridge.model.events import CALL_NAMES, NO_INSTRUCTION, Block, BlockKind, EventBatch, EventKind, Identifier
 from otel_bridge.model.stream import Stream
 
-PARSE_OFF_LOOP_BYTES = 1_000_000
-"""A longer file is to be parsed off the event loop, by the caller: at 80 bytes and 2 us an event this holds it for 25 ms."""
-
 _CALL_NAMES = frozenset(name.encode() for name in CALL_NAMES)
 _UNSET_ID = -1
 _U64 = (1 << 64) - 1

@@ -75,7 +75,7 @@ def read_retry_after_s(header: str | None, now: datetime | None = None) -> float
     except ValueError:
         try:
             date = parsedate_to_datetime(header)
-        except ValueError:
+            seconds = (date.replace(tzinfo=date.tzinfo or UTC) - (now or datetime.now(UTC))).total_seconds()
+        except (ValueError, OverflowError):  # a zone of years overflows
             return None
-        seconds = (date.replace(tzinfo=date.tzinfo or UTC) - (now or datetime.now(UTC))).total_seconds()
     return seconds if 0 < seconds < math.inf else None

@@ -81,7 +81,7 @@ class OtlpHttp:
             raise BackEndUnavailable(f"back end {self._url} cannot be reached: {said}") from error
 
         if response.is_success:
-            return read_sent(body) if response.headers.get("content-type", PROTOBUF) == PROTOBUF else Sent()
+            return read_sent(body) if _media_type(response) in {PROTOBUF, ""} else Sent()
         raise self._failure(response, body)
 
     async def close(self) -> None:
@@ -90,7 +90,7 @@ class OtlpHttp:
 
     def _failure(self, response: httpx.Response, body: bytes) -> BackEndUnavailable | ExportRejected:
         said = f"back end {self._url} answered HTTP {response.status_code}"
-        if response.headers.get("content-type") == PROTOBUF and (status := read_status(body)) and status.message:
+        if _media_type(response) == PROTOBUF and (status := read_status(body)) and status.message:
             said += f": {shown(status.message)}"
         if response.status_code in RETRYABLE:
             return BackEndUnavailable(said, retry_after_s=read_retry_after_s(response.headers.get("retry-after")))
@@ -107,3 +107,9 @@ async def _read(response: httpx.Response) -> bytes:
         if len(body) > _LARGEST_ANSWER_BYTES:
             return b""
     return bytes(body)
+
+
+def _media_type(response: httpx.Response) -> str:
+    """Without parameters; "": the back end does not say."""
+    content_type: str = response.headers.get("content-type", "")
+    return content_type.partition(";")[0].strip().lower()

@@ -6,6 +6,7 @@ together do not return together. A back end that names a time is obeyed. Waiting
 """
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 
 from otel_bridge.errors import BackEndUnavailable
 from otel_bridge.export.protocol import Exporter, Sent
+
+_log = logging.getLogger(__name__)
 
 _LEAST_WAIT_S = 0.01  # a back end that asks for nanoseconds is not flooded
 _LARGEST_POWER = 64  # 2^64 initial waits are longer than any bound; without it the float would overflow
@@ -50,6 +53,7 @@ class Retry:
         self._sleep = sleep
         self._random = random
         self._now = now
+        self._is_out = False
 
     async def send(self, payload: bytes) -> Sent:
         """See `Exporter.send`."""
@@ -57,17 +61,29 @@ class Retry:
         attempt = 0
         while True:
             try:
-                return await self._inner.send(payload)
+                sent = await self._inner.send(payload)
             except BackEndUnavailable as error:
+                self._note(str(error))
                 wait = self._wait_s(attempt) if error.retry_after_s is None else max(error.retry_after_s, _LEAST_WAIT_S)
                 if self._now() - started + wait >= self._policy.max_elapsed_s:
                     raise
+            else:
+                self._note("")
+                return sent
             await self._sleep(wait)
             attempt += 1
 
     async def close(self) -> None:
         """See `Exporter.close`."""
         await self._inner.close()
+
+    def _note(self, fault: str) -> None:
+        """Log when an outage begins and when it ends, not each attempt."""
+        if fault and not self._is_out:
+            _log.warning("%s; requests are sent again for up to %g s each", fault, self._policy.max_elapsed_s)
+        elif self._is_out and not fault:
+            _log.info("the back end answers again")
+        self._is_out = bool(fault)
 
     def _wait_s(self, attempt: int) -> float:
         bound = min(self._policy.max_s, self._policy.initial_s * 2.0 ** min(attempt, _LARGEST_POWER))

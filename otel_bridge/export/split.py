@@ -5,14 +5,14 @@ Invariants
 * A payload that the back end finds too large is halved by spans until the parts are taken. Order is kept.
 * A part of `floor_bytes` or less, or of one span, is not halved: it is counted as rejected. No back end's limit is that low, so
   one that says "too large" and means "too many" is not asked once for every span.
-* If a part finds the back end unavailable, the error is raised: the whole payload is sent again. Ids are derived, so the parts
-  that were taken show once.
+* If a part ends unavailable (retries are inside), it is counted as rejected where another part was taken, so that what the
+  back end has is not called lost; where none was, the error is raised.
 """
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from otel_bridge.errors import ExportRejected
+from otel_bridge.errors import BackEndUnavailable, ExportRejected
 from otel_bridge.export.protocol import TOO_LARGE, Exporter, Sent
 
 FLOOR_BYTES = 65_536
@@ -33,7 +33,18 @@ class Split:
             halves = self._halves(payload) if error.reason == TOO_LARGE else ()
             if not halves:
                 raise
-        return _sum([await self._send_half(half) for half in halves])
+        sent: list[Sent] = []
+        lost: BackEndUnavailable | None = None
+        for half in halves:
+            try:
+                sent.append(await self._send_half(half))
+            except BackEndUnavailable as error:
+                lost = error
+                sent.append(Sent(count_spans(ExportTraceServiceRequest.FromString(half)), str(error)))
+        whole = _sum(sent)
+        if lost is not None and whole.rejected_spans == count_spans(ExportTraceServiceRequest.FromString(payload)):
+            raise lost
+        return whole
 
     async def close(self) -> None:
         """See `Exporter.close`."""

@@ -13,17 +13,23 @@ from otel_bridge.mapping.compiled import CompiledMapping, compile_mapping
 from otel_bridge.mapping.registry import Registry
 from otel_bridge.v1 import mapping_pb2
 
+_COMPILED_TO_DOCUMENT = 5
+"""A compiled mapping takes about so many times the bytes of its document."""
+_OBJECTS_BYTES = 4000
+_MAX_BUILDS = 10_000
+
 
 class CompiledMappings:
-    """Mappings of a registry, compiled, at most `max_mappings` at a time. Thread-safe; reads the registry, so off the loop."""
+    """Mappings of a registry, compiled, of at most about `max_bytes`. Thread-safe; reads the registry, so off the loop."""
 
-    def __init__(self, registry: Registry, max_mappings: int) -> None:
+    def __init__(self, registry: Registry, max_bytes: int) -> None:
         self._registry = registry
-        self._max_mappings = max_mappings
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._lock = threading.Lock()
         self._revision = -1
         self._digest_of: dict[tuple[str, str], str | None] = {}
-        self._compiled: OrderedDict[str, CompiledMapping] = OrderedDict()
+        self._compiled: OrderedDict[str, tuple[CompiledMapping, int]] = OrderedDict()
 
     def get(self, tenant: str, build: str | None) -> CompiledMapping | None:
         """The mapping of a build; None: there is none, or the build is not known."""
@@ -39,19 +45,21 @@ class CompiledMappings:
             if key in self._digest_of and (digest is None or digest in self._compiled):
                 if digest is not None:
                     self._compiled.move_to_end(digest)
-                return self._compiled[digest] if digest is not None else None
+                return self._compiled[digest][0] if digest is not None else None
             return self._load(key)
 
     def _load(self, key: tuple[str, str]) -> CompiledMapping | None:
         found = self._registry.document(*key)
-        if len(self._digest_of) >= 10 * self._max_mappings:  # builds that devices make up must not pile up
+        if len(self._digest_of) >= _MAX_BUILDS:  # builds that devices make up must not pile up
             self._digest_of.clear()
         self._digest_of[key] = found[0] if found is not None else None
         if found is None:
             return None
         digest, document = found
         if digest not in self._compiled:
-            self._compiled[digest] = compile_mapping(digest, mapping_pb2.Mapping.FromString(document))
-            if len(self._compiled) > self._max_mappings:
-                self._compiled.popitem(last=False)
-        return self._compiled[digest]
+            size = _OBJECTS_BYTES + _COMPILED_TO_DOCUMENT * len(document)
+            self._compiled[digest] = compile_mapping(digest, mapping_pb2.Mapping.FromString(document)), size
+            self._bytes += size
+            while self._bytes > self._max_bytes and len(self._compiled) > 1:
+                self._bytes -= self._compiled.popitem(last=False)[1][1]
+        return self._compiled[digest][0]

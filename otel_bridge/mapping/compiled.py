@@ -41,9 +41,10 @@ class CompiledMethod:
     nodes: Map[int, tuple[Node, ...]] = field(default_factory=dict)
     derived: Map[int, Map[DebugHandle, Resolution]] = field(default_factory=dict)
 
-    def call(self, instruction: int) -> Resolution:
-        """What an instruction stands for; an empty resolution where the mapping does not know it."""
-        return self.delegates.get(instruction) or self.kernels.get(instruction) or Resolution()
+    def call(self, name: str, instruction: int) -> Resolution:
+        """What an instruction stands for that ran as `name`; an empty resolution where the mapping knows no such call there."""
+        known = {"DELEGATE_CALL": self.delegates, "OPERATOR_CALL": self.kernels}.get(name, {})
+        return known.get(instruction) or Resolution()
 
     def resolve(self, instruction: int, identifier: Identifier) -> Resolution:
         """What an identifier stands for that a delegate logged at this instruction."""

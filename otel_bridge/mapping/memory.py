@@ -15,6 +15,7 @@ from otel_bridge.mapping.registry import (
     ambiguous,
     check_conflict,
     counts_of,
+    describes_less,
     digest_prefix,
     info_of,
     not_found,
@@ -50,9 +51,10 @@ class MemoryRegistry:
         with self._lock:
             held = self._tenants.setdefault(tenant, _Tenant())
             kept = held.builds.get(offered.build_id, ("", 0))[0]
-            if kept not in ("", offered.digest) and not replace:
-                check_conflict(offered.build_id, (kept, held.documents[kept]), offered)
             created = kept != offered.digest
+            if kept and created and not replace:
+                check_conflict(offered.build_id, (kept, held.documents[kept]), offered)
+                created = not describes_less(held.documents[kept], offered)
             if created:
                 held.documents[offered.digest] = offered.body
                 held.builds[offered.build_id] = offered.digest, self._now_ns()
@@ -60,7 +62,7 @@ class MemoryRegistry:
             if offered.file.name:
                 self._name(held, offered.file.name, offered.file.version, offered.build_id)
             self._revision += created
-            return Put(offered.digest, offered.build_id, created)
+            return Put(offered.digest if created else kept, offered.build_id, created)
 
     def get(self, tenant: str, ref: str) -> Entry:
         """See `Registry`."""

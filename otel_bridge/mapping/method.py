@@ -3,7 +3,7 @@ Which method of a mapping a block ran: ETDump does not say (all methods log bloc
 
 Invariants
 * A block belongs to a method only where no other reading is possible; else to none, and its events say `no_method`.
-* A method that is given from outside must fit the events too.
+* A method that is given from outside must fit the events too; the only method of a mapping must not be contradicted by them.
 * Identifiers only break ties between methods that fit equally well.
 
 The rule compares instructions: those that called a delegate must be exactly the method's delegate calls, and every kernel
@@ -76,8 +76,9 @@ def _candidates(mapping: CompiledMapping, given: str | None, calls: Calls) -> li
     if given is not None:
         method = mapping.methods.get(given)
         return [method] if method is not None and calls.fits(method) else []
-    if len(mapping.methods) == 1:
-        return list(mapping.methods.values())
+    if len(mapping.methods) == 1:  # nothing to confuse it with: calls may be missing, but none may contradict it
+        calls = replace(calls, ended=False)
+        return [method for method in mapping.methods.values() if calls.fits(method)]
     seen = calls.ended and bool(calls.delegates or calls.kernels)
     return [method for method in mapping.methods.values() if calls.fits(method)] if seen else []
 

@@ -55,6 +55,9 @@ class Registry(Protocol):
         """
         Stores a file's mapping for its build, and moves its alias there.
 
+        Without `replace`, a mapping that resolves the same and names fewer operators leaves the better one in place: `Put`
+        then has the digest of what is kept.
+
         Raises `MalformedMapping`, or `MappingConflict` where the build has a mapping that resolves differently and
         `replace` is not set; then nothing has changed.
         """
@@ -111,6 +114,16 @@ def check_conflict(build_id: str, kept: tuple[str, bytes], offered: Admitted) ->
             f"build {quoted(build_id)}: has mapping sha256:{kept[0]}, and sha256:{offered.digest} resolves differently, "
             f"first at {difference}; give the new model a build id of its own, or replace the mapping on purpose (`replace`)"
         )
+
+
+def describes_less(kept: bytes, offered: Admitted) -> bool:
+    """Whether the offered document names fewer operators than the kept one: that would be no improvement."""
+    return _operators_in(offered.file.mapping) < _operators_in(pb.Mapping.FromString(kept))
+
+
+def _operators_in(mapping: pb.Mapping) -> int:
+    calls = [each for method in mapping.methods for each in method.instructions]
+    return sum(len(known.operators) for call in calls for known in call.operators)
 
 
 def digest_prefix(ref: str) -> str | None:

@@ -29,6 +29,7 @@ from otel_bridge.mapping.registry import (
     ambiguous,
     check_conflict,
     counts_of,
+    describes_less,
     digest_prefix,
     info_of,
     not_found,
@@ -79,11 +80,12 @@ class SQLRegistry:
             created = kept is None or kept[0] != offered.digest
             if kept is not None and created and not replace:
                 check_conflict(offered.build_id, kept, offered)
+                created = not describes_less(kept[1], offered)
             if created:
                 _point(connection, tenant, offered, self._now_ns())
             if offered.file.name:
                 _name(connection, tenant, offered.file.name, offered.file.version, offered.build_id)
-        return Put(offered.digest, offered.build_id, created)
+        return Put(offered.digest if created or kept is None else kept[0], offered.build_id, created)
 
     def get(self, tenant: str, ref: str) -> Entry:
         """See `Registry`."""

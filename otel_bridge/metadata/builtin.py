@@ -25,7 +25,13 @@ def read_object(data: bytes) -> dict[str, Any] | Content:
 def decode_json(data: bytes) -> Content:
     """A JSON object; anything else stays undecoded and says where it went wrong."""
     value = read_object(data)
-    return value if isinstance(value, Content) else content_of({key: _flat(item) for key, item in value.items()}, data)
+    if isinstance(value, Content):
+        return value
+    try:
+        flat = {key: _flat(item) for key, item in value.items()}
+    except RecursionError:  # writing needs more of the stack than reading did
+        return undecoded(data, "JSON nested too deep")
+    return content_of(flat, data)
 
 
 def decode_utf8(data: bytes) -> Content:

@@ -12,6 +12,7 @@ Strongest first:
 6. `auto`.
 """
 
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -42,6 +43,8 @@ OF_BACKENDS: dict[str, Callable[[bytes], Content]] = {
 _MAX_KEYS_REMEMBERED = 10_000
 _MAX_FORMATS = 256
 _INT64 = 2**63
+_OBJECTS_BYTES = 1000
+"""About what the Python objects of an entry take beside its text."""
 
 
 class Decoders:
@@ -51,7 +54,7 @@ class Decoders:
     specs         "[BACKEND=]decoder" each; a decoder is `json`, `utf8`, `raw`, `auto` or `module:function`
     time_limit_s  how long `module:function` may take for one byte string
     max_bytes     longer metadata stays undecoded
-    cache_entries how many distinct (delegate, byte string) are remembered
+    cache_bytes   how much decoded metadata is remembered, about
     watch         told of each failure: name of the decoder, and `undecoded`, `partial` or `switched_off`
 
     Raises `ConfigError` where a spec cannot be obeyed.
@@ -63,15 +66,16 @@ class Decoders:
         *,
         time_limit_s: float = 1.0,
         max_bytes: int = 1_048_576,
-        cache_entries: int = 10_000,
+        cache_bytes: int = 16 << 20,
         watch: Callable[[str, str], None] = lambda _decoder, _reason: None,
     ) -> None:
         self._time_limit_s = time_limit_s
         self._max_bytes = max_bytes
-        self._cache_entries = cache_entries
+        self._cache_bytes = cache_bytes
+        self._cached_bytes = 0
         self._watch = watch
         self._lock = threading.Lock()
-        self._cache: OrderedDict[tuple[str | None, int, bytes], Content] = OrderedDict()
+        self._cache: OrderedDict[tuple[str | None, int, bytes], Content] = OrderedDict()  # by the hash of the byte string
         self._types: dict[tuple[str | None, str], type[Scalar]] = {}
         self._workers: dict[str, Worker] = {}
         self._formats: OrderedDict[bytes, tuple[int, Callable[[bytes], Content]]] = OrderedDict()
@@ -96,16 +100,18 @@ class Decoders:
 
         `declared` is the serialised `MetadataFormat` that the event's mapping has for the delegate; b"": none.
         """
+        hashed = hashlib.blake2b(data, digest_size=16).digest()
         with self._lock:
             number, read = self._format(declared) if declared and delegate not in self._named else (0, None)
-            key = (delegate, number, data)
+            key = (delegate, number, hashed)
             known = self._cache.get(key)
             if known is not None:
                 self._cache.move_to_end(key)
                 return known
             content = self._cache[key] = self._with_stable_types(delegate, self._decode(delegate, data, read))
-            if len(self._cache) > self._cache_entries:
-                self._cache.popitem(last=False)
+            self._cached_bytes += _size(content)
+            while self._cached_bytes > self._cache_bytes:
+                self._cached_bytes -= _size(self._cache.popitem(last=False)[1])
             return content
 
     def close(self) -> None:
@@ -157,6 +163,11 @@ class Decoders:
             else:
                 pairs.append((key, kept))
         return replace(content, pairs=tuple(pairs), error="; ".join(faults))
+
+
+def _size(content: Content) -> int:
+    texts = [*content.values, content.raw, content.error, *(text for pair in content.pairs for text in map(str, pair))]
+    return _OBJECTS_BYTES + 2 * sum(map(len, texts))
 
 
 _WORDS: dict[type[Scalar], str] = {str: "text", int: "an integer", float: "a number", bool: "a truth value"}

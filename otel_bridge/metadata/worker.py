@@ -8,13 +8,17 @@ Invariants
 """
 
 import importlib
+import logging
 import multiprocessing
 import os
+import signal
 import sys
 from multiprocessing.connection import Connection
 
 from otel_bridge.errors import ConfigError
 from otel_bridge.metadata.decoder import Content, Parser, content_of, undecoded
+
+_log = logging.getLogger(__name__)
 
 _START_S = 60.0
 """The decoder's module may import torch, which takes many seconds."""
@@ -58,6 +62,7 @@ class Worker:
         why = "its process ended" if answer is _ENDED else f"no answer within {self._time_limit_s:g} s"
         self._off = f"the decoder was switched off: {why}"
         self.close()
+        _log.warning("metadata parser %s: %s; its metadata stays raw until the bridge starts again", self._target, self._off)
         return undecoded(data, self._off)
 
     @property
@@ -106,6 +111,7 @@ def load_parser(target: str) -> Parser:
 def _serve(target: str, connection: Connection, path: list[str]) -> None:
     """The worker's own main: answer each byte string with its `Content` until the pipe closes."""
     sys.path[:] = path
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group, and the bridge still has events to decode
     os.dup2(2, 1)  # what a decoder prints must not end up among the spans that go to standard output
     try:
         parser = load_parser(target)

@@ -136,10 +136,15 @@ class EventBatch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes this batch holds in memory, but for small objects."""
-        columns = (self.kind, self.instruction, self.chain, self.name, self.start, self.duration, self.clock, self.metadata)
-        tables = sum(len(name) for name in self.names if isinstance(name, str)) + sum(map(len, self.payloads))
-        return sum(column.nbytes for column in columns) + tables + 200 * (len(self.blocks) + len(self.names) + 1)
+        """About the bytes that this batch holds in memory, Python objects included."""
+        columns = (self.bounds, self.kind, self.instruction, self.chain, self.name, self.start, self.duration, self.clock)
+        arrays = sum(column.nbytes for column in columns) + self.metadata.nbytes
+        arrays += self.occurrence.nbytes if self.occurrence is not None else 0
+        texts = sum(2 * len(name) for name in self.names if isinstance(name, str)) + sum(map(len, self.payloads))
+        texts += sum(_text_bytes(stream.resource) for stream in self.streams)
+        texts += sum(_text_bytes(block.attributes) + len(block.context.state if block.context else "") for block in self.blocks)
+        objects = 500 * (len(self.blocks) + len(self.streams)) + 100 * (len(self.names) + len(self.payloads))
+        return arrays + texts + objects
 
     @property
     def block_of(self) -> NDArray[np.int64]:
@@ -182,6 +187,35 @@ def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
         metadata=np.concatenate(metadata),
         occurrence=np.concatenate([_counted(batch) for batch in batches]) if split else None,
     )
+
+
+def divide(batch: EventBatch, max_events: int) -> list[EventBatch]:
+    """
+    The batch in pieces of at most `max_events`, cut between blocks; a block that is larger is a piece of its own.
+
+    Columns of the pieces are views; tables are shared.
+    """
+    if len(batch) <= max_events:
+        return [batch]
+    pieces = []
+    first = 0
+    while first < len(batch.blocks):
+        fitting = int(np.searchsorted(batch.bounds, batch.bounds[first] + max_events, "right")) - 1
+        last = max(fitting, first + 1)
+        rows = slice(int(batch.bounds[first]), int(batch.bounds[last]))
+        columns = {column: getattr(batch, column)[rows] for column in _COLUMNS}
+        occurrence = batch.occurrence[rows] if batch.occurrence is not None else None
+        bounds = batch.bounds[first : last + 1] - batch.bounds[first]
+        pieces.append(replace(batch, blocks=batch.blocks[first:last], bounds=bounds, occurrence=occurrence, **columns))
+        first = last
+    return pieces
+
+
+_COLUMNS = ("kind", "instruction", "chain", "name", "start", "duration", "clock", "metadata")
+
+
+def _text_bytes(attributes: Attributes) -> int:
+    return sum(100 + 2 * len(key) + (2 * len(value) if isinstance(value, str) else 0) for key, value in attributes)
 
 
 def _counted(batch: EventBatch) -> NDArray[np.uint32]:

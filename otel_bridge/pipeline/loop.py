@@ -9,12 +9,12 @@ Invariants
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Protocol
 
 from otel_bridge.errors import BridgeError
 from otel_bridge.export.protocol import Exporter
-from otel_bridge.model.events import EventBatch, concatenate
+from otel_bridge.model.events import EventBatch, concatenate, divide
 from otel_bridge.pipeline.stages import Stages, count_by_status
 from otel_bridge.spans.assemble import Payload, assemble
 from otel_bridge.spool.protocol import Record, Spool
@@ -44,6 +44,7 @@ class Pipeline:
 
     sift          takes the records that were read, keeps back those that must wait, and gives those that go on
     limit_bytes   size of a request to the back end
+    linger_s      how long a pass waits for more events
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Pipeline:
         *,
         sift: Callable[[Sequence[Record]], Awaitable[list[Record]]],
         limit_bytes: int,
+        linger_s: float = 0.0,
     ) -> None:
         self._spool = spool
         self._sift = sift
@@ -62,33 +64,33 @@ class Pipeline:
         self._exporter = exporter
         self._ledger = ledger
         self._limit_bytes = limit_bytes
+        self._linger_s = linger_s
 
     async def run(self, workers: int = 2) -> None:
-        """Work until the spool is closed and empty; `workers` records are on their way at a time."""
+        """Work until the spool is closed and empty; `workers` hauls of records are on their way at a time."""
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
                 group.create_task(self._work())
 
     async def _work(self) -> None:
-        while read := await self._spool.read(BATCH_EVENTS):
+        while read := await self._spool.read(BATCH_EVENTS, self._linger_s):
             records = await self._sift(read)
             if not records:
                 continue
-            left = sum(len(record.batch) for record in records)
+            account = _Account(self._ledger, sum(len(record.batch) for record in records))
             try:
-                payloads = await self._resolve(records)
-                left = sum(payload.events for payload in payloads)
-                for payload in payloads:
-                    await self._deliver(payload)
-                    left -= payload.events
+                for batches in _passes([record.batch for record in records]):
+                    for payload in await self._resolve(batches, account):
+                        await self._deliver(payload, account)
             except asyncio.CancelledError:
-                self._ledger.dropped(left, "shutdown")
+                if account.left:
+                    _log.error("%d events were on their way when the time to stop was up, and are dropped", account.left)
+                    account.dropped(account.left, "shutdown")
                 raise
             finally:
                 await self._spool.done(records)
 
-    async def _resolve(self, records: Sequence[Record]) -> list[Payload]:
-        batches = [record.batch for record in records]
+    async def _resolve(self, batches: list[EventBatch], account: "_Account") -> list[Payload]:
         try:
             return await asyncio.to_thread(self._payloads, batches)
         except Exception:  # noqa: BLE001 - a fault in one batch must not cost its neighbours, or the service
@@ -99,7 +101,7 @@ class Pipeline:
                 payloads += await asyncio.to_thread(self._payloads, [batch])
             except Exception:  # noqa: BLE001 - as above
                 _log.exception("a batch of %d events cannot be processed and is dropped", len(batch))
-                self._ledger.dropped(len(batch), "internal")
+                account.dropped(len(batch), "internal")
         return payloads
 
     def _payloads(self, batches: list[EventBatch]) -> list[Payload]:
@@ -109,16 +111,49 @@ class Pipeline:
             self._ledger.resolved(events, status, delegate)
         return payloads
 
-    async def _deliver(self, payload: Payload) -> None:
+    async def _deliver(self, payload: Payload, account: "_Account") -> None:
         try:
             sent = await self._exporter.send(payload.data)
         except BridgeError as error:
             _log.warning("%d events were dropped: %s", payload.events, error)
-            self._ledger.dropped(payload.events, error.reason, payload.spans)
+            account.dropped(payload.events, error.reason, payload.spans)
+            return
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("the exporter failed; %d events are dropped", payload.events)
+            account.dropped(payload.events, "internal", payload.spans)
             return
         refused_spans = min(sent.rejected_spans, payload.spans)
         refused = min(refused_spans, payload.events)  # which spans were refused is not told; nearly all are events
         if refused_spans:
             _log.warning("the back end refused %d of %d spans: %s", refused_spans, payload.spans, sent.message)
-            self._ledger.dropped(refused, "partial_success", refused_spans)
-        self._ledger.emitted(payload.events - refused, payload.spans - refused_spans)
+            account.dropped(refused, "partial_success", refused_spans)
+        account.emitted(payload.events - refused, payload.spans - refused_spans)
+
+
+class _Account:
+    """The events of one haul: how many have not ended yet."""
+
+    def __init__(self, ledger: Ledger, events: int) -> None:
+        self._ledger = ledger
+        self.left = events
+
+    def emitted(self, events: int, spans: int) -> None:
+        self.left -= events
+        self._ledger.emitted(events, spans)
+
+    def dropped(self, events: int, reason: str, spans: int = 0) -> None:
+        self.left -= events
+        self._ledger.dropped(events, reason, spans)
+
+
+def _passes(batches: list[EventBatch]) -> Iterator[list[EventBatch]]:
+    """Batches in groups of about `BATCH_EVENTS`; a larger one is divided, so that a pass has a bound whatever was sent."""
+    group: list[EventBatch] = []
+    for batch in batches:
+        for piece in divide(batch, BATCH_EVENTS):
+            if group and sum(map(len, group)) + len(piece) > BATCH_EVENTS:
+                yield group
+                group = []
+            group.append(piece)
+    if group:
+        yield group

@@ -131,8 +131,10 @@ class Stages:
             if mapping is None:
                 work.attributions.append(Attribution(method_name=block.method))
             else:
+                only = next(iter(mapping.methods.values())) if method is None and len(mapping.methods) == 1 else None
+                delegates = frozenset(only.delegates) if only is not None else None
                 name = method.name if method else None
-                work.attributions.append(Attribution(mapping.digest, method, name, mapping.only_backend))
+                work.attributions.append(Attribution(mapping.digest, method, delegates, name, mapping.only_backend))
 
     def _grow(self, work: Work) -> None:
         work.tree = grow(work.batch)

@@ -2,7 +2,7 @@
 A scene as OTLP requests: the fast path.
 
 Invariants
-* No protobuf object is made for an event: a span is a row of bytes (spans/rows.py).
+* A span is a row of bytes (spans/rows.py); protobuf objects are made once per distinct tail, and for an event that was moved.
 * What is decoded from here equals what `spans/reference.py` builds, span by span.
 * The order of spans depends on the scene alone, so equal scenes give equal bytes.
 """
@@ -84,10 +84,10 @@ def _rows(scene: Scene) -> _Rows:
     if scene.counters.attributes:
         order = order[~np.concatenate((scene.counters.silent, np.zeros(len(made), np.bool_)))[order]]
     events = np.concatenate((1 + scene.counters.borne, np.zeros(len(made), np.int64)))
-    tails += root_tails
-    used = np.bincount(which[order], minlength=2 * len(tails)) > 0
-    prototypes = [prototype(tails[number // 2], parented=bool(number % 2)) for number in np.flatnonzero(used).tolist()]
-    data, offsets = write_rows(prototypes, (np.cumsum(used) - 1)[which[order]], columns.take(order))
+    used, which = np.unique(which[order], return_inverse=True)
+    every = tails + root_tails
+    prototypes = [prototype(every[number >> 1], parented=bool(number & 1)) for number in used.tolist()]
+    data, offsets = write_rows(prototypes, which, columns.take(order))
     return _Rows(data.data, offsets, stream[order], events[order])
 
 
@@ -120,26 +120,29 @@ def _columns(scene: Scene, block: NDArray[np.int64], made: NDArray[np.int64], is
 
 
 class _Sealing:
-    """Packs rows into requests, each with the resource they belong to."""
+    """Packs rows into requests, each with the resource they belong to; streams of one resource share its place."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._sealed: list[Payload] = []
-        self._pieces: list[bytes | memoryview] = []
+        self._resources: list[tuple[bytes, list[memoryview]]] = []
         self._bytes = self._spans = self._events = 0
 
     def add(self, resource_head: bytes, rows: _Rows, first: int, last: int) -> None:
         """Add the rows of one resource, over as many requests as they need."""
         while first < last:
-            room = self._limit - self._bytes
+            known = bool(self._resources) and self._resources[-1][0] == resource_head
+            room = self._limit - self._bytes - (0 if known else len(resource_head))
             end = int(np.searchsorted(rows.offsets, rows.offsets[first] + room, "right")) - 1
             if end <= first and self._spans:
                 self._close_request()
                 continue
             end = min(max(end, first + 1), last)
+            if not known:
+                self._resources.append((resource_head, []))
+                self._bytes += len(resource_head)
             spans = rows.data[rows.offsets[first] : rows.offsets[end]]
-            scope = encode.field(2, len(encode.SCOPE_HEAD) + len(spans)) + encode.SCOPE_HEAD
-            self._pieces += [encode.field(1, len(resource_head) + len(scope) + len(spans)), resource_head, scope, spans]
+            self._resources[-1][1].append(spans)
             self._bytes += len(spans)
             self._spans += end - first
             self._events += int(rows.events[first:end].sum())
@@ -152,6 +155,14 @@ class _Sealing:
 
     def _close_request(self) -> None:
         if self._spans:
-            self._sealed.append(Payload(b"".join(self._pieces), self._spans, self._events))
-        self._pieces = []
+            pieces = [piece for head, spans in self._resources for piece in _sealed(head, spans)]
+            self._sealed.append(Payload(b"".join(pieces), self._spans, self._events))
+        self._resources = []
         self._bytes = self._spans = self._events = 0
+
+
+def _sealed(head: bytes, spans: list[memoryview]) -> list[bytes | memoryview]:
+    """One `ResourceSpans`, as pieces."""
+    size = sum(map(len, spans))
+    scope = encode.field(2, len(encode.SCOPE_HEAD) + size) + encode.SCOPE_HEAD
+    return [encode.field(1, len(head) + len(scope) + size), head, scope, *spans]

@@ -40,6 +40,8 @@ DEBUG_HANDLE_COUNT = "executorch.debug_handle_count"
 OPERATOR_NAMES = "executorch.operator.names"
 OPERATOR_ID = "executorch.operator.id"
 """Fingerprint of the first operator, equal in every build that has it; absent where it is not known which one ran."""
+OPERATOR_COUNT = "executorch.operator.count"
+"""Only where `executorch.operator.names` was cut."""
 MODULE_PATH = "executorch.module.path"
 CODE_FILE_PATH = "code.file.path"
 CODE_LINE_NUMBER = "code.line.number"
@@ -72,10 +74,35 @@ METADATA_VALUES = "executorch.delegate.metadata_values"
 METADATA_RAW = "executorch.delegate.metadata_raw"
 """Hex digits."""
 METADATA_ERROR = "executorch.delegate.metadata_error"
+ERROR_CODE = "executorch.error.code"
+"""The code that the sender gave (`executorch::runtime::Error`), on the root."""
 ERROR_TYPE = "error.type"
 """Name of `executorch::runtime::Error`, or `_OTHER`."""
 
+OWN_PREFIXES = (
+    "executorch.model.",
+    "executorch.mapping.",
+    "executorch.runtime.",
+    "executorch.method.",
+    "executorch.instruction.",
+    "executorch.chain.",
+    "executorch.delegate.",
+    "executorch.resolution.",
+    "executorch.debug_handle",
+    "executorch.operator.",
+    "executorch.module.",
+    "executorch.time.",
+    "executorch.run.",
+    "executorch.clock.",
+    "executorch.error.",
+    "code.",
+    "error.",
+)
+"""Namespaces that only the bridge writes: a key stands once on a span, and what it says is checked."""
+
 MAX_HANDLES = 1000
+MAX_OPERATORS = 100
+MAX_OPERATOR_BYTES = 256
 MAX_TEXT_BYTES = 2048
 """Tempo cuts longer strings by bytes (`max_attribute_bytes`)."""
 

@@ -154,7 +154,10 @@ def _operators(operators: tuple[Operator, ...], candidates: tuple[Operator, ...]
     if not operators:
         return []
     first = operators[0]
-    said: list[tuple[str, at.Value]] = [(at.OPERATOR_NAMES, tuple(at.cut(o.name) for o in operators[: at.MAX_HANDLES]))]
+    names = tuple(at.cut(operator.name, at.MAX_OPERATOR_BYTES) for operator in operators[: at.MAX_OPERATORS])
+    said: list[tuple[str, at.Value]] = [(at.OPERATOR_NAMES, names)]
+    if len(operators) > at.MAX_OPERATORS:
+        said.append((at.OPERATOR_COUNT, len(operators)))
     is_known = not candidates[0].is_candidate or all(other.handle != candidates[0].handle for other in candidates[1:2])
     if candidates[0].id and is_known:
         said.append((at.OPERATOR_ID, candidates[0].id))

@@ -20,6 +20,16 @@ _MOST_DIGITS = 20
 """Of a number of 64 bits."""
 
 
+def own_attributes(scene: Scene, row: int) -> tuple[tuple[str, at.Value], ...]:
+    """All that the row's span says beside its face: decoded metadata, counters, then what only this row has."""
+    decoded, counted = int(scene.decoded[row]), int(scene.counters.said[row])
+    return (
+        (scene.metadata[decoded].attributes if decoded >= 0 else ())
+        + (scene.counters.attributes[counted] if counted >= 0 else ())
+        + extra_attributes(scene, row)
+    )
+
+
 def extra_attributes(scene: Scene, row: int) -> tuple[tuple[str, at.Value], ...]:
     """The attributes that only this row has: decoded metadata excepted, which many rows share."""
     if not scene.timeline.moved[row]:

@@ -7,7 +7,7 @@ Invariant: inferences that say the same share one object, so what is made from i
 from dataclasses import dataclass
 
 from otel_bridge.model.events import Block, BlockKind
-from otel_bridge.model.stream import Attributes, ClockFault, ClockSource, Stream
+from otel_bridge.model.stream import ClockFault, ClockSource, Stream
 from otel_bridge.spans import attributes as at
 from otel_bridge.spans.compile import Template
 
@@ -85,7 +85,7 @@ def inference_of(
     An app's context that is sampled makes the inference a part of the app's trace; one that is not leaves it a trace of its
     own, with a link, so that the app's decision not to record costs no orphans (W3C Trace Context, "sampled").
     """
-    attributes = _root_attributes(stream, moved_ns, block.run_index, block.attributes)
+    attributes = _root_attributes(stream, block, moved_ns)
     error = _error(block.error, failed=failed and block.kind is BlockKind.EXECUTE)
     context = block.context
     if context is None:
@@ -107,12 +107,12 @@ def inference_of(
     )
 
 
-def _root_attributes(
-    stream: Stream, moved_ns: int, run_index: int | None, given: Attributes
-) -> tuple[tuple[str, at.Value], ...]:
+def _root_attributes(stream: Stream, block: Block, moved_ns: int) -> tuple[tuple[str, at.Value], ...]:
     said: list[tuple[str, at.Value]] = []
-    if run_index is not None:
-        said.append((at.RUN_INDEX, run_index))
+    if block.error:
+        said.append((at.ERROR_CODE, block.error))
+    if block.run_index is not None:
+        said.append((at.RUN_INDEX, block.run_index))
     source = ClockSource.ANCHOR if stream.clocks[0].anchor is not None else stream.ended_source
     fault = stream.clock_fault
     if moved_ns:
@@ -123,11 +123,11 @@ def _root_attributes(
         said.append((at.CLOCK_SOURCE, source.value))
     if fault is not None:
         said.append((at.CLOCK_FAULT, fault.value))
-    said += ((key, at.cut(value) if isinstance(value, str) else value) for key, value in given)
+    said += ((key, at.cut(value) if isinstance(value, str) else value) for key, value in block.attributes)
     return tuple(said)
 
 
 def _error(code: int | None, *, failed: bool) -> str | None:
     if code:
-        return ERROR_NAMES.get(code, f"0x{code:02x}")
+        return ERROR_NAMES.get(code, "_OTHER")
     return "_OTHER" if failed else None

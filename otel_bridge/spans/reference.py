@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from otel_bridge.spans import encode, ids
 from otel_bridge.spans.attributes import ERROR_TYPE, SCHEMA_URL
-from otel_bridge.spans.extra import extra_attributes
+from otel_bridge.spans.extra import own_attributes
 from otel_bridge.spans.scene import Scene
 from otel_bridge.spans.tree import NOWHERE
 
@@ -41,13 +41,7 @@ def _span(scene: Scene, row: int) -> Span:
         return _root(scene, block, row)
     face = scene.templates[scene.template[row]].face
     inference = scene.inference_at(block)
-    decoded, counted = int(scene.decoded[row]), int(scene.counters.said[row])
-    attributes = (
-        face.attributes
-        + (scene.metadata[decoded].attributes if decoded >= 0 else ())
-        + (scene.counters.attributes[counted] if counted >= 0 else ())
-        + extra_attributes(scene, row)
-    )
+    attributes = face.attributes + own_attributes(scene, row)
     return Span(
         trace_id=inference.trace_id or scene.derived[block],
         span_id=_span_id(scene.derived[block], int(scene.tree.place[row])),
@@ -65,7 +59,7 @@ def _span(scene: Scene, row: int) -> Span:
 def _root(scene: Scene, block: int, row: int | None) -> Span:
     inference = scene.inference_at(block)
     face = inference.root.face
-    attributes = face.attributes + inference.attributes + (extra_attributes(scene, row) if row is not None else ())
+    attributes = face.attributes + inference.attributes + (own_attributes(scene, row) if row is not None else ())
     span = Span(
         trace_id=inference.trace_id or scene.derived[block],
         span_id=_span_id(scene.derived[block], ids.ROOT_PLACE),

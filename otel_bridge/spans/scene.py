@@ -72,7 +72,9 @@ def resource_of(stream: Stream, mapping_digest: str | None) -> Attributes:
     """The resource attributes of a stream: what the sender gave (admission has filtered it), then what the bridge knows."""
     known: dict[str, str | int | float | bool] = dict(stream.resource)
     model = stream.model
-    known.setdefault(at.SERVICE_NAME, model.name or "unknown_service:executorch")
+    given = known.get(at.SERVICE_NAME)
+    if not isinstance(given, str) or not given:  # back ends group by it, and Jaeger marks a span without
+        known[at.SERVICE_NAME] = model.name or "unknown_service:executorch"
     told = {
         at.MODEL_NAME: model.name,
         at.MODEL_VERSION: model.version,

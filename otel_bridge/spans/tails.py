@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from otel_bridge.spans import attributes as at
 from otel_bridge.spans import encode
 from otel_bridge.spans.attributes import ERROR_TYPE
-from otel_bridge.spans.extra import extra_attributes, moved_tails
+from otel_bridge.spans.extra import extra_attributes, moved_tails, own_attributes
 from otel_bridge.spans.inference import Inference
 from otel_bridge.spans.scene import Scene
 
@@ -59,7 +59,7 @@ def root_tails_of(scene: Scene, blocks: NDArray[np.int64], rows: NDArray[np.int6
     numbers: dict[tuple[int, tuple[tuple[str, at.Value], ...]], int] = {}
     chosen = []
     for inference, row in zip(scene.inference[blocks].tolist(), rows.tolist(), strict=True):
-        extra = extra_attributes(scene, row) if row < len(scene.batch) else ()
+        extra = own_attributes(scene, row) if row < len(scene.batch) else ()
         number = numbers.get((inference, extra))
         if number is None:
             number = numbers[inference, extra] = len(tails)

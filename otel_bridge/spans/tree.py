@@ -158,15 +158,19 @@ def _roots(batch: EventBatch, block: NDArray[np.int64]) -> NDArray[np.int64]:
         for name in names:
             wanted = np.array([candidate == name for candidate in batch.names] or [False])
             rows = runtime[wanted[batch.name[runtime]] & open_blocks[block[runtime]]]
-            times = np.bincount(block[rows], minlength=len(batch.blocks))
-            single = rows[times[block[rows]] == 1]
-            root[block[single]] = single
-            open_blocks &= times == 0
-    for index in np.flatnonzero(kinds == BlockKind.OTHER):
-        inside = runtime[block[runtime] == index]
-        named = [row for row in inside if batch.names[batch.name[row]] == batch.blocks[index].name]
-        root[index] = named[0] if len(named) == 1 else NOWHERE
+            open_blocks &= _set_single(root, block, rows) == 0
+    numbers = {name: number for number, name in enumerate(batch.names)}
+    own = [numbers.get(b.name, -1) if b.kind is BlockKind.OTHER else -1 for b in batch.blocks]
+    _set_single(root, block, runtime[batch.name[runtime] == np.array(own, np.int64)[block[runtime]]])
     return root
+
+
+def _set_single(root: NDArray[np.int64], block: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Make a row the root of its block where it is the only one of `rows` there; how many each block has."""
+    times = np.bincount(block[rows], minlength=len(root))
+    single = rows[times[block[rows]] == 1]
+    root[block[single]] = single
+    return times
 
 
 def _kernels(batch: EventBatch, parent: NDArray[np.int64]) -> NDArray[np.int64]:

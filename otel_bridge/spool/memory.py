@@ -25,6 +25,7 @@ class MemorySpool:
         self._lot = Lot(lot)
         self._now_s = now_s
         self._waiting: deque[Record] = deque()
+        self._waiting_events = 0
         self._sizes: dict[int, tuple[int, int]] = {}
         self._next = 0
         self._bytes = 0
@@ -66,16 +67,22 @@ class MemorySpool:
         self._put(Record(self._next, batch))
         self._next += 1
 
-    async def read(self, max_events: int) -> Sequence[Record]:
+    async def read(self, max_events: int, linger_s: float = 0.0) -> Sequence[Record]:
         """Wait for records; see `Spool.read`."""
-        while not self._waiting and not self._closed:
-            self._changed.clear()
-            await self._changed.wait()
+        lingered = False
+        while not self._closed and (not self._waiting or (self._waiting_events < max_events and linger_s and not lingered)):
+            if self._waiting:
+                lingered = True
+                await asyncio.sleep(linger_s)
+            else:
+                self._changed.clear()
+                await self._changed.wait()
         taken: list[Record] = []
         events = 0
         while self._waiting and (not taken or events + len(self._waiting[0].batch) <= max_events):
             taken.append(self._waiting.popleft())
             events += len(taken[-1].batch)
+        self._waiting_events -= events
         return taken
 
     async def done(self, records: Sequence[Record]) -> None:
@@ -127,6 +134,7 @@ class MemorySpool:
         self._sizes[record.number] = (size, events)
         self._bytes += size
         self._events += events
+        self._waiting_events += events
         self._waiting.append(record)
         self._changed.set()
 

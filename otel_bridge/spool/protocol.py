@@ -32,9 +32,11 @@ class Spool(Protocol):
     async def append(self, batch: EventBatch) -> None:
         """Keep a batch. Raises `SpoolFull` when there is no room, `Draining` once the spool is closed."""
 
-    async def read(self, max_events: int) -> Sequence[Record]:
+    async def read(self, max_events: int, linger_s: float = 0.0) -> Sequence[Record]:
         """
         Wait for records and take the oldest: as many whole ones as hold `max_events` events, and at least one.
+
+        Where fewer events are there, wait up to `linger_s` for more: a pass and a request cost the same for few as for many.
 
         Empty only when the spool is closed and nothing is left.
         """

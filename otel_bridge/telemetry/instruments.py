@@ -48,7 +48,13 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     # Receiver: the doors.
     Instrument("otel_bridge.receiver.accepted_events", C, "{event}", "Events that were acknowledged."),
     Instrument("otel_bridge.receiver.refused_events", C, "{event}", "Events that were refused, by reason.", ("reason",)),
-    Instrument("otel_bridge.receiver.requests", C, "{request}", "Requests with events.", ("outcome", "transport")),
+    Instrument(
+        "otel_bridge.receiver.requests",
+        C,
+        "{request}",
+        "Requests to either service, by how they ended.",
+        ("outcome", "transport"),
+    ),
     Instrument("otel_bridge.sender.dropped_events", C, "{event}", "Events that senders say they dropped.", ("reason",)),
     # Spool: what waits.
     Instrument("otel_bridge.spool.events", G, "{event}", "Events in the spool."),
@@ -63,7 +69,13 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     Instrument("otel_bridge.pipeline.dropped_events", C, "{event}", "Acknowledged events given up, by reason.", ("reason",)),
     # Resolution and metadata.
     Instrument("otel_bridge.resolution.events", C, "{event}", "Delegate events, by how they resolved.", ("status", "delegate")),
-    Instrument("otel_bridge.metadata.failures", C, "{event}", "Metadata that stayed raw, by reason.", ("decoder", "reason")),
+    Instrument(
+        "otel_bridge.metadata.failures",
+        C,
+        "{string}",
+        "Distinct byte strings of metadata that were not wholly decoded.",
+        ("decoder", "reason"),
+    ),
     Instrument("otel_bridge.clock.unconverted_events", C, "{event}", "Events not converted.", ("converter", "reason")),
     # Exporter: spans.
     Instrument("otel_bridge.exporter.sent_spans", C, "{span}", "Spans that the back end took."),
@@ -75,13 +87,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     Instrument("otel_bridge.process.cpu_seconds", T, "s", "Processor time in user and system mode."),
     Instrument("otel_bridge.process.memory_rss", G, "By", "Physical memory in use."),
 )
-
-SPANS: dict[str, str] = {
-    "otel_bridge.receiver.request": "One request, from its bytes to its answer.",
-    "otel_bridge.pipeline.pass": "One pass of the pipeline over waiting batches.",
-    "otel_bridge.exporter.send": "One attempt to send spans.",
-}
-"""Spans about the bridge itself: their names, and what each covers."""
 
 
 class Undeclared(LookupError):

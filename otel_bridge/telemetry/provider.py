@@ -17,12 +17,9 @@ from dataclasses import dataclass, field
 
 from grpc import Compression
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from otel_bridge.telemetry.process import cpu_seconds, memory_rss_bytes
 from otel_bridge.telemetry.prometheus import Exposition
@@ -39,15 +36,12 @@ class OwnExport:
 
     endpoint     "http://HOST:PORT", or "https://HOST:PORT" for TLS with the system's roots
     headers      sent with each request
-    metrics      whether instruments are sent, every `interval_s` seconds
-    traces       whether spans about the bridge itself are sent
+    interval_s   seconds between two sendings of all instruments
     timeout_s    seconds for one request
     """
 
     endpoint: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    metrics: bool = True
-    traces: bool = False
     interval_s: float = 60.0
     timeout_s: float = 10.0
 
@@ -64,20 +58,14 @@ class Provider:
     def __init__(self, *, version: str, export: OwnExport | None = None) -> None:
         self._exposition = Exposition()
         readers: list[MetricReader] = [self._exposition.reader]
-        self._tracers: TracerProvider | None = None
         with _without_otel_variables():
             resource = Resource(
                 {"service.name": "otel-bridge", "service.version": version, "service.instance.id": str(uuid.uuid4())}
             )
-            if export is not None and export.metrics:
+            if export is not None:
                 readers.append(_metric_reader(export))
-            if export is not None and export.traces:
-                self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-                self._tracers.add_span_processor(BatchSpanProcessor(_span_exporter(export)))
             self._meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
-            meter = self._meters.get_meter(SCOPE, version)
-            tracer = None if self._tracers is None else self._tracers.get_tracer(SCOPE, version)
-        self.telemetry = Telemetry(meter, tracer)
+        self.telemetry = Telemetry(self._meters.get_meter(SCOPE, version))
         started = time.monotonic()
         self.telemetry.watch("otel_bridge.process.uptime", lambda: time.monotonic() - started)
         self.telemetry.watch("otel_bridge.process.cpu_seconds", cpu_seconds)
@@ -88,9 +76,7 @@ class Provider:
         return self._exposition.text()
 
     def shutdown(self) -> None:
-        """Send what is left, if anything is sent, and stop. Blocks: up to the timeout of a request for each signal."""
-        if self._tracers is not None:
-            self._tracers.shutdown()
+        """Send what is left, if anything is sent, and stop. Blocks up to the timeout of a request."""
         self._meters.shutdown()
 
 
@@ -103,15 +89,6 @@ def _metric_reader(export: OwnExport) -> MetricReader:
     )
     return PeriodicExportingMetricReader(
         exporter, export_interval_millis=export.interval_s * 1e3, export_timeout_millis=export.timeout_s * 1e3
-    )
-
-
-def _span_exporter(export: OwnExport) -> OTLPSpanExporter:
-    return OTLPSpanExporter(
-        endpoint=export.endpoint,
-        headers=dict(export.headers),
-        timeout=export.timeout_s,
-        compression=Compression.Gzip,
     )
 
 

@@ -5,17 +5,15 @@ Invariants
 * An undeclared name, kind or label raises `Undeclared`, whether anything is recorded or not.
 * A label takes at most `MAX_LABEL_VALUES` distinct values; later ones count as "other". So a device that invents reasons
   or delegates cannot grow the bridge or its back end.
-* Without a meter and a tracer nothing is kept: a recording costs two look-ups.
+* Without a meter nothing is kept: a recording costs two look-ups.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 
 from opentelemetry.metrics import Counter, Histogram, Meter, Observation
-from opentelemetry.trace import Tracer
 
-from otel_bridge.telemetry.instruments import INSTRUMENTS, SPANS, Instrument, Kind, Undeclared
+from otel_bridge.telemetry.instruments import INSTRUMENTS, Instrument, Kind, Undeclared
 
 MAX_LABEL_VALUES = 100
 """Distinct values of one label of one instrument."""
@@ -39,12 +37,10 @@ class Telemetry:
     What the bridge tells about itself.
 
     meter    where numbers go; None: nowhere
-    tracer   where spans about the bridge go; None: nowhere
     """
 
-    def __init__(self, meter: Meter | None = None, tracer: Tracer | None = None) -> None:
+    def __init__(self, meter: Meter | None = None) -> None:
         self._meter = meter
-        self._tracer = tracer
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
         self._watched: dict[str, dict[tuple[tuple[str, str], ...], Read]] = {}
@@ -91,17 +87,6 @@ class Telemetry:
             gauge = instrument.kind is Kind.OBSERVED_GAUGE
             create = self._meter.create_observable_gauge if gauge else self._meter.create_observable_counter
             create(name, [lambda _: _observations(watched)], instrument.unit, instrument.description)
-
-    @contextmanager
-    def span(self, name: str, **attributes: str | float) -> Iterator[None]:
-        """A span about the bridge itself around a `with` block; Undeclared for a name that is not in `SPANS`."""
-        if name not in SPANS:
-            raise Undeclared(f"no span is called {name!r}; declare it in telemetry/instruments.py")
-        if self._tracer is None:
-            yield
-            return
-        with self._tracer.start_as_current_span(name, attributes=attributes):
-            yield
 
     def _bound(self, name: str, labels: dict[str, str]) -> dict[str, str]:
         return {label: self._value(name, label, value) for label, value in labels.items()}

@@ -282,7 +282,7 @@ global___Stream = Stream
 
 @typing.final
 class Part(google.protobuf.message.Message):
-    """Set only on an inference that alone exceeds the size limit of a request and is sent in parts."""
+    """Set only on an inference that alone exceeds the size limit of a request and is sent in parts, in consecutive requests."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -330,7 +330,7 @@ class Block(google.protobuf.message.Message):
     position: builtins.int
     """ordinal of the block in the stream, from 0; with the stream id it names the trace"""
     method: builtins.bytes
-    """method that ran; unset: found from the events"""
+    """method that ran; unset: found from the events, but for a part, which shows too few of them"""
     event_count: builtins.int
     """rows of the columns that belong to this block; unset: none"""
     traceparent: builtins.bytes

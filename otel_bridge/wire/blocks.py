@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from otel_bridge.errors import MalformedRequest
 from otel_bridge.model.events import Block, BlockKind, Part, TraceContext
 from otel_bridge.model.stream import Attributes, AttributeValue
+from otel_bridge.spans.attributes import OWN_PREFIXES
 from otel_bridge.v1 import profiling_pb2 as pb
 
 _TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
@@ -30,11 +31,11 @@ def text_of(data: bytes) -> str:
 
 
 def attributes_of(attributes: Iterable[pb.Attribute], allowed: AllowList) -> Attributes:
-    """Attributes that are allowed and can be kept, at most 128; of two with one key the first."""
+    """Attributes that are allowed, can be kept and are not the bridge's own, at most 128; of two with one key the first."""
     kept: dict[str, AttributeValue] = {}
     for attribute in attributes:
         key, value = text_of(attribute.key), _value_of(attribute.value)
-        if value is None or not 0 < len(attribute.key) <= _MAX_KEY_BYTES or not allowed(key):
+        if value is None or not 0 < len(attribute.key) <= _MAX_KEY_BYTES or not allowed(key) or key.startswith(OWN_PREFIXES):
             continue
         kept.setdefault(key, value)
         if len(kept) == _MAX_ATTRIBUTES:

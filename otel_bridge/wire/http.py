@@ -11,8 +11,10 @@ The HTTP door: ETDumps without a client, health and metrics.
 Answers are JSON: counts with 200; else an object with `code`, `reason` and `message`, and `Retry-After` where a retry helps.
 """
 
+import asyncio
 import logging
 import math
+import re
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +25,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from otel_bridge.errors import BridgeError, MalformedRequest, TooLarge
+from otel_bridge.errors import BridgeError, Draining, MalformedRequest, TooLarge
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.intake import SENT_KEY, Intake
 from otel_bridge.wire.status import code_of, message_of, retry_after_s
@@ -56,6 +58,9 @@ def http_app(
         except ClientDisconnect:
             count("disconnected")
             return Response(status_code=400)
+        except asyncio.CancelledError:  # the server's grace for requests under way is over
+            count(Draining.reason)
+            return _fault(Draining("the bridge stopped before the body was there; send it again, to another instance or later"))
         except Exception as error:  # noqa: BLE001 - each error has its row in the table
             count(error.reason if isinstance(error, BridgeError) else "internal")
             return _fault(error)
@@ -114,10 +119,9 @@ def _set_model(message: pb.UploadETDumpRequest, value: str) -> None:
 
 
 def _set_stream(message: pb.UploadETDumpRequest, value: str) -> None:
-    try:
-        message.stream.stream_id = bytes.fromhex(value)
-    except ValueError:
-        raise ValueError("must be 32 hex digits") from None
+    if not re.fullmatch("[0-9a-fA-F]{32}", value):
+        raise ValueError("must be 32 hex digits")
+    message.stream.stream_id = bytes.fromhex(value)
 
 
 def _set_ratio(message: pb.UploadETDumpRequest, value: str) -> None:

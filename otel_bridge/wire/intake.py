@@ -3,8 +3,8 @@ Taking in events: the way from a request's bytes to the spool, the same for gRPC
 
 Invariants
 * The answer is given only once the events are in the spool: receive, append, then acknowledge.
-* A request that is sent again gets the receipt of its first attempt, as far as that is remembered, so its spans are the
-  same byte for byte and a back end shows them once.
+* A request that is sent again gets the receipt and the builds of its first attempt, as far as that is remembered, so its spans
+  are the same byte for byte and a back end shows them once.
 * What takes long (a large file) is parsed in a thread; the event loop never waits for it.
 """
 
@@ -14,18 +14,21 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from otel_bridge.errors import MalformedRequest
-from otel_bridge.etdump.read import PARSE_OFF_LOOP_BYTES
 from otel_bridge.spool.protocol import Spool
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.admission import Admitted, BuildOf, Receipt, Rules, admit_etdump, admit_events
 
 SENT_KEY = "otel-bridge-sent-unix-ns"
 """gRPC metadata key and HTTP header that tells when this attempt was sent."""
+
+ADMIT_OFF_LOOP_BYTES = 65_536
+"""A body over this is parsed and admitted in a thread: below it takes some milliseconds, whatever it holds."""
 
 _MAX_SENT_NS = 2**63
 
@@ -45,23 +48,42 @@ class Watch(Protocol):
         """The sender had dropped events before it sent."""
 
 
+@dataclass(slots=True)
+class Attempt:
+    """What the first attempt at a request fixed for all: when it came, and the builds that its aliases named."""
+
+    receipt: Receipt
+    bound: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def bind(self, build_of: BuildOf) -> BuildOf:
+        """`build_of` with the answers of the first attempt."""
+
+        def bound(name: str, version: str) -> str | None:
+            known = self.bound.get((name, version)) or build_of(name, version)
+            if known is not None:
+                self.bound[name, version] = known
+            return known
+
+        return bound
+
+
 class Receipts:
     """
-    Remembers the receipt of the last `max_entries` requests, so that a second attempt is given the first one's.
+    Remembers the last `max_entries` requests, so that a second attempt is given what the first one fixed.
 
     Thread-safe: large bodies are hashed off the event loop.
     """
 
     def __init__(self, max_entries: int = 100_000) -> None:
         self._max_entries = max_entries
-        self._known: OrderedDict[bytes, Receipt] = OrderedDict()
+        self._known: OrderedDict[bytes, Attempt] = OrderedDict()
         self._lock = threading.Lock()
 
-    def first(self, body: bytes, receipt: Receipt) -> Receipt:
-        """The receipt of the first request with this body."""
+    def first(self, body: bytes, receipt: Receipt) -> Attempt:
+        """The first attempt with this body: this one, or an earlier one."""
         key = hashlib.blake2b(body, digest_size=16).digest()
         with self._lock:
-            known = self._known.setdefault(key, receipt)
+            known = self._known.setdefault(key, Attempt(receipt))
             self._known.move_to_end(key)
             if len(self._known) > self._max_entries:
                 self._known.popitem(last=False)
@@ -117,11 +139,13 @@ class Intake:
 
     def _admit_events(self, body: bytes, receipt: Receipt) -> Admitted:
         request = parse(pb.ExportEventsRequest, body)
-        return admit_events(request, body, self._receipts.first(body, receipt), self._rules, self._build_of)
+        first = self._receipts.first(body, receipt)
+        return admit_events(request, body, first.receipt, self._rules, first.bind(self._build_of))
 
     def _admit_etdump(self, body: bytes, receipt: Receipt) -> Admitted:
         request = parse(pb.UploadETDumpRequest, body)
-        return admit_etdump(request, self._receipts.first(body, receipt), self._rules, self._build_of)
+        first = self._receipts.first(body, receipt)
+        return admit_etdump(request, first.receipt, self._rules, first.bind(self._build_of))
 
     async def _keep(self, admitted: Admitted) -> None:
         if len(admitted.batch):
@@ -146,7 +170,7 @@ def parse(message: type[M], body: bytes) -> M:
 
 
 async def _off_loop(body: bytes, work: Callable[[], Admitted]) -> Admitted:
-    return await asyncio.to_thread(work) if len(body) > PARSE_OFF_LOOP_BYTES else work()
+    return await asyncio.to_thread(work) if len(body) > ADMIT_OFF_LOOP_BYTES else work()
 
 
 def _rejections(rejected: Mapping[str, int]) -> list[pb.Rejection]:

@@ -38,9 +38,9 @@ class GrpcDoor:
         self._server: grpc.aio.Server | None = None
         self.address = ""
 
-    async def start(self, address: str) -> None:
-        """Listen; `address` then holds the port that was bound. Raises `ConfigError`."""
-        host, _ = split_address(address)
+    def bind(self, address: str) -> None:
+        """Take the port, which `address` then holds. Call it on the running loop. Raises `ConfigError`."""
+        _bound("server.grpc_address", address).close()  # gRPC would write lines of its own to stderr, and not say why
         self._server = grpc.aio.server(options=self._options)  # here and not before: it takes the running loop
         self._server.add_generic_rpc_handlers(self._handlers)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -49,7 +49,12 @@ class GrpcDoor:
             port = self._server.add_insecure_port(address)
         except RuntimeError as error:
             raise ConfigError(f"server.grpc_address ({address}) cannot be listened on: {error}") from error
-        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.address = _with_port(address, port)
+
+    async def start(self) -> None:
+        """Begin to answer."""
+        if self._server is None:
+            raise RuntimeError("bind first")
         await self._server.start()
         for service in ("", *_SERVICES):
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
@@ -78,23 +83,20 @@ class HttpDoor:
             timeout_graceful_shutdown=math.ceil(grace_s),
         )
         self._server = _Server(config)
+        self._listener: socket.socket | None = None
         self._serving: asyncio.Task[None] | None = None
         self.address = ""
 
-    async def start(self, address: str) -> None:
-        """Listen; `address` then holds the port that was bound. Raises `ConfigError`."""
-        host, port = split_address(address)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-        except OSError as error:
-            listener.close()
-            raise ConfigError(f"server.http_address ({address}) cannot be listened on: {error}") from error
-        bound = listener.getsockname()[1]
-        self.address = f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
-        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+    def bind(self, address: str) -> None:
+        """Take the port, which `address` then holds. Raises `ConfigError`."""
+        self._listener = _bound("server.http_address", address)
+        self.address = _with_port(address, self._listener.getsockname()[1])
+
+    async def start(self) -> None:
+        """Begin to answer."""
+        if self._listener is None:
+            raise RuntimeError("bind first")
+        self._serving = asyncio.create_task(self._server.serve(sockets=[self._listener]))
         while not self._server.started:  # uvicorn has no event for it
             await asyncio.sleep(0.01)
             if self._serving.done():
@@ -105,6 +107,25 @@ class HttpDoor:
         self._server.should_exit = True
         if self._serving is not None:
             await self._serving
+        elif self._listener is not None:
+            self._listener.close()
+
+
+def _bound(setting: str, address: str) -> socket.socket:
+    host, port = split_address(address)
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"{setting} ({address}) cannot be listened on: {error.strerror or error}") from error
+    return listener
+
+
+def _with_port(address: str, port: int) -> str:
+    host, _ = split_address(address)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class _Server(uvicorn.Server):

@@ -61,7 +61,7 @@ def mapping_handler(
     """
 
     async def put(body: bytes, _context: Context) -> Message:
-        request = parse(mapping_pb2.PutMappingRequest, body)
+        request = await asyncio.to_thread(parse, mapping_pb2.PutMappingRequest, body)
         done = await asyncio.to_thread(registry.put, _TENANT, request.file, replace=request.replace)
         uploaded()
         return mapping_pb2.PutMappingResponse(digest=done.digest, build_id=done.build_id, created=done.created)

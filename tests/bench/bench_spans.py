@@ -51,7 +51,7 @@ def prepare(model: str, capture: str) -> tuple[EventBatch, Stages]:
     put = registry.put("", read_source((FIXTURES / model / "model.etrecord").read_bytes()))
     stream = Stream(stream_id=bytes(range(16)), model=ModelRef(model, "1"), build=put.build_id, ended_ns=10**18)
     batch = read((FIXTURES / model / capture).read_bytes(), stream).batch
-    return batch, Stages(CompiledMappings(registry, 10), Decoders(), 1 << 26)
+    return batch, Stages(CompiledMappings(registry, 1 << 20), Decoders(), 1 << 26)
 
 
 def by_sdk(scene: Scene) -> bytes:

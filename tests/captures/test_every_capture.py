@@ -53,7 +53,7 @@ def said(span: StoredSpan, name: str) -> object:
 def test_no_dump_is_left_out() -> None:
     """Every dump of the fixtures is a capture, and each model but the one that nothing runs has one."""
     models = {path.parent.name for path in FIXTURES.glob("*/model.pte")}
-    assert {path for path in FIXTURES.rglob("*.etdp")} == {capture.path for capture in CAPTURES.values()}
+    assert set(FIXTURES.rglob("*.etdp")) == {capture.path for capture in CAPTURES.values()}
     assert models - {capture.model for capture in CAPTURES.values()} == {"toy_delegate_int"}
 
 
@@ -70,7 +70,7 @@ def test_both_ways_to_build_spans_agree(capture: Capture, spans: list[StoredSpan
 
 
 def test_parents_follow_instructions(capture: Capture, pairs: Pairs) -> None:
-    """A delegate event lies under its DELEGATE_CALL, `native_call_*` under its OPERATOR_CALL, all else under its block's root."""
+    """A delegate event lies under its DELEGATE_CALL, `native_call_*` under its OPERATOR_CALL, all else under the root."""
     ids = {event.number: span.span_id for event, span in pairs}
     for event, span in pairs:
         parent = capture.parent_of(event)
@@ -120,8 +120,8 @@ def test_every_span_is_marked_alike(spans: list[StoredSpan]) -> None:
 
 def test_the_resource_names_model_and_mapping(capture: Capture, spans: list[StoredSpan]) -> None:
     """The resource says which model ran, and which mapping resolved it."""
-    (mapping_id,) = {span.resource["executorch.mapping.id"] for span in spans}
-    assert len(bytes.fromhex(str(mapping_id))) == 8
+    (mapping_id,) = {str(span.resource["executorch.mapping.id"]) for span in spans}
+    assert len(bytes.fromhex(mapping_id)) == 8
     for span in spans:
         assert span.resource == {
             "service.name": capture.model,

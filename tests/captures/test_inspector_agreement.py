@@ -37,20 +37,28 @@ class Line:
 
     @property
     def is_delegated(self) -> bool:
+        """Whether a delegate logged it."""
         return self.record["status"] is not None
 
     @property
     def shown_ns(self) -> list[int]:
+        """How long each sample's span is."""
         return [span.end_ns - span.start_ns for span in self.spans]
 
     @property
     def true_ns(self) -> list[int]:
-        return [int(str(span.attributes.get("executorch.time.duration_ns", n))) for span, n in zip(self.spans, self.shown_ns)]
+        """How long each sample's span says that the event was."""
+        return [
+            int(str(span.attributes.get("executorch.time.duration_ns", shown)))
+            for span, shown in zip(self.spans, self.shown_ns, strict=True)
+        ]
 
     def parsed(self, column: str) -> Any:
+        """A cell as the Python value that it prints."""
         return ast.literal_eval(self.cells[column])
 
     def nanoseconds(self, column: str) -> Any:
+        """A cell of milliseconds, or a list of them."""
         return np.multiply(self.parsed(column), NS_PER_MS)
 
 
@@ -105,29 +113,20 @@ def place_in(record: dict[str, Any]) -> tuple[object, ...]:
 def ours(line: Line, column: str) -> object:
     """What the bridge has for a cell, in the Inspector's form; None where `inspect` has nothing."""
     record = line.record
-    match column:
-        case "event_block_name":
-            return record["subject"]
-        case "event_name":
-            return record["event"]
-        case "delegate_debug_identifier":
-            return record["event"] if line.is_delegated else ""
-        case "is_delegated_op":
-            return str(line.is_delegated)
-        case "delegate_backend_name":
-            return record["delegate"] or ""
-        case "op_types":
-            return str(record["operators"])
-        case "debug_data":
-            return "[]"
-        case "raw":
-            return str([float(length) for length in line.shown_ns])
-        case "stack_traces" | "module_hierarchy":
-            return "{}" if not record["operators"] else None
-        case "delegate_debug_metadata":
-            return "" if not any(event.metadata for event in line.events) else None
-        case _:
-            return str(float(record[RECORD_OF[column]])) if column in RECORD_OF else None
+    cells = {
+        "event_block_name": record["subject"],
+        "event_name": record["event"],
+        "delegate_debug_identifier": record["event"] if line.is_delegated else "",
+        "is_delegated_op": str(line.is_delegated),
+        "delegate_backend_name": record["delegate"] or "",
+        "op_types": str(record["operators"]),
+        "stack_traces": None if record["operators"] else "{}",
+        "module_hierarchy": None if record["operators"] else "{}",
+        "debug_data": "[]",
+        "raw": str([float(length) for length in line.shown_ns]),
+        "delegate_debug_metadata": None if any(event.metadata for event in line.events) else "",
+    }
+    return str(float(record[RECORD_OF[column]])) if column in RECORD_OF else cells.get(column)
 
 
 def is_in_other_units(line: Line, column: str) -> bool:
@@ -198,14 +197,15 @@ def is_inside_a_kernel(line: Line, _column: str) -> bool:
 
 def has_one_source_line(line: Line, column: str) -> bool:
     """Whether the first node of the Inspector's cell is where `inspect` and the span point to."""
-    first = next(iter(line.parsed(column).values()), "")
-    if not first:
+    nodes: list[Any] = [*line.parsed(column).values()]
+    if not nodes:
         return False
     if column == "module_hierarchy":
-        return [*first.values()][-1][0] == (line.record["module_path"] or "")
+        path: str = [*nodes[0].values()][-1][0]
+        return path == (line.record["module_path"] or "")
     attributes = line.spans[0].attributes
-    frame = f'File "{attributes.get("code.file.path")}", line {attributes.get("code.line.number")}, in '
-    return frame in first or ("code.file.path" not in attributes and line.record["event"] == "DELEGATE_CALL")
+    frame = 'File "{}", line {}, in '.format(*(str(attributes.get(f"code.{key}")) for key in ("file.path", "line.number")))
+    return frame in nodes[0] or ("code.file.path" not in attributes and line.record["event"] == "DELEGATE_CALL")
 
 
 def is_in_the_spans(line: Line, column: str) -> bool:

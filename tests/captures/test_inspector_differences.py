@@ -62,8 +62,11 @@ def at(instruction: int, name: str, start: int = 10, end: int = 90, *, chain: in
 
 def by(identifier: int | str, instruction: int = 0, start: int = 20, end: int = 30) -> ProfileEvent:
     """A delegate's event."""
-    told = {"id_int": identifier} if isinstance(identifier, int) else {"id_str": identifier}
-    return ProfileEvent(chain=0, instruction=instruction, start=start, end=end, metadata=b"", **told)  # type: ignore[arg-type]  # by name
+    number = identifier if isinstance(identifier, int) else None
+    text = identifier if isinstance(identifier, str) else None
+    return ProfileEvent(
+        chain=0, instruction=instruction, id_int=number, id_str=text, metadata=b"", start=start, end=end
+    )  # fmt: skip
 
 
 EXECUTE = ProfileEvent(name="Method::execute", chain=-1, instruction=0, start=0, end=100)
@@ -74,7 +77,7 @@ def test_substrings(rows: Rows) -> None:
     """An identifier that contains a key of the map is not that key; one that is a key is, as an integer too."""
     found = rows([by(12), by(2), by("conv #12"), by("conv #1"), at(0, "DELEGATE_CALL"), KERNEL, EXECUTE])
     resolved = {event: (record["status"], record["handles"]) for (_, event), record in found.items() if record["status"]}
-    missed = ("unmapped_identifier", [])
+    missed = ("unmapped_identifier", list[int]())
     assert resolved == {12: missed, 2: ("exact", [2]), "conv #12": missed, "conv #1": ("exact", [1])}
 
 

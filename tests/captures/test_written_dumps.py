@@ -91,7 +91,7 @@ def resolve(block: RunData) -> Resolved:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_each_block_has_one_root(case: Case) -> None:
-    """A block's root is its own enclosing event, else one is made that spans its events; it is ERROR if an inference never ended."""
+    """A root is the block's enclosing event, else made to span its events; it is ERROR for an inference that never ended."""
     spans = resolve(case.block).spans
     (root,) = [span for span in spans if not span.parent_span_id]
     assert len(spans) == len(case.block.events or ()) + case.made
@@ -155,7 +155,7 @@ def of_delegate(spans: Sequence[StoredSpan]) -> dict[str, StoredSpan]:
 
 
 def test_a_nested_graph_names_the_operators() -> None:
-    """`toy_delegate_int` has the operators of handles 1 to 5 only inside the call's own module: they are named, never the call."""
+    """`toy_delegate_int` has the operators of handles 1 to 5 only in the call's own module: they are named, never the call."""
     call = maps_of("toy_delegate_int")["delegate_map"]["forward"]["0"]
     result = resolve_dump(demo_dump(), mapping_of("toy_delegate_int"))
     events = of_delegate(result.spans)

@@ -1,6 +1,8 @@
 """README.md and docs/ say what is so: whoever follows a page gets what it shows."""
 
+import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,22 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+def need_programs(page: Path) -> None:
+    """End the test where a page uses a program of the system that this machine lacks: as for engines (support/engines.py)."""
+    commands = "".join(block.text for block in blocks_of(page) if block.language == "console" and block.reason is None)
+    for program in ("bash", "curl", "grep", "gzip"):
+        if re.search(rf"\b{program}\b", commands) and shutil.which(program) is None:
+            line = f"needs {program}: it is not on PATH"
+            if os.environ.get("OTEL_BRIDGE_REQUIRE_ENGINES") == "1":
+                pytest.fail(line, pytrace=False)
+            pytest.skip(line)
+
+
+@pytest.mark.timeout(300)  # a page starts a dozen programs, on machines that may have other work
 @pytest.mark.parametrize("page", RUN, ids=name_of)
 def test_a_page_can_be_followed(page: Path, tmp_path: Path) -> None:
     """Each block of a page does what the page says, from top to bottom; spans of a bridge that it starts reach a back end."""
+    need_programs(page)
     with Walk(tmp_path) as walk:
         for block in blocks_of(page):
             if block.reason is None and block.engine is None:

@@ -134,3 +134,18 @@ def test_waiting_ends_on_cancellation(run: Run) -> None:
 
     run(scene())
     assert (inner.attempts, inner.closed) == (1, True)
+
+
+def test_an_outage_is_told_once_and_so_is_its_end(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """Two lines for an operator, however many attempts there were."""
+    caplog.set_level("INFO", logger="otel_bridge")
+    clock = Clock()
+    retry = Retry(Script(unavailable(5)), RetryPolicy(), sleep=clock.sleep, random=lambda: 0.5, now=clock.now)
+
+    async def go() -> None:
+        for _ in range(3):
+            await retry.send(b"x")
+
+    run(go())
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "attempt 0" in caplog.text

@@ -84,12 +84,15 @@ def test_an_instruction_that_calls_no_delegate_is_told() -> None:
 def test_every_delegate_event_has_one_status_and_no_other_event_has_any() -> None:
     """What is missing decides: the mapping, the instruction, the method."""
     method = method_with(pb.MapEntry(number=1, handles=[1]))
-    known = Attribution("0" * 64, method, "forward")
+    known = Attribution("0" * 64, method, method_name="forward")
+    misfit = Attribution("0" * 64, delegates=frozenset({0}))
     cases = [
         (Attribution(), 0, Status.NO_MAPPING),
         (Attribution(), NO_INSTRUCTION, Status.NO_MAPPING),
         (Attribution("0" * 64), 0, Status.NO_METHOD),
         (Attribution("0" * 64), NO_INSTRUCTION, Status.PHASE),
+        (misfit, 0, Status.NO_METHOD),
+        (misfit, 7, Status.UNMAPPED_INSTRUCTION),
         (known, NO_INSTRUCTION, Status.PHASE),
         (known, 0, Status.EXACT),
     ]
@@ -98,6 +101,9 @@ def test_every_delegate_event_has_one_status_and_no_other_event_has_any() -> Non
         for kind in (EventKind.RUNTIME, EventKind.CALL, EventKind.SCOPE):
             assert resolve(attribution, kind, instruction, "x").status is None
     assert resolve(known, EventKind.CALL, 0, "DELEGATE_CALL").handles == (1, 2, 3)
+    assert resolve(known, EventKind.CALL, 1, "OPERATOR_CALL").handles == (4,)
+    for name, instruction in (("OPERATOR_CALL", 0), ("DELEGATE_CALL", 1), ("MOVE_CALL", 0)):
+        assert resolve(known, EventKind.CALL, instruction, name).handles == ()
 
 
 @given(mappings(), st.integers(0, 40), identifiers)

@@ -108,10 +108,12 @@ def test_a_given_method_must_fit_the_events() -> None:
 
 
 def test_a_single_method_is_supplied() -> None:
-    """There is nothing to confuse it with; a foreign dump shows as unmapped instructions."""
-    one = mapping_with(forward=([0], []))
+    """There is nothing to confuse it with, unless the events contradict it: then the dump is another model's."""
+    one = mapping_with(forward=([0], [1]))
     assert method_of(one, ran("d0")) == "forward"
-    assert method_of(one, [*ran("d4"), END]) == "forward"
+    assert method_of(one, [*ran("d0"), END]) == "forward"
+    assert method_of(one, [*ran("d4"), END]) is None
+    assert method_of(one, [*ran("o0"), END]) is None
 
 
 def test_after_a_jump_a_subset_is_enough() -> None:

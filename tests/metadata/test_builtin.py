@@ -49,6 +49,13 @@ def test_what_is_no_usable_json_object_stays_raw_and_says_why(data: bytes, said:
     assert said in content.error
 
 
+def test_no_depth_of_nesting_breaks_a_decoder() -> None:
+    """Reading and writing JSON need different amounts of stack: at every depth something comes out, and nothing is raised."""
+    for depth in range(0, 1200, 3):
+        content = decode_json(b'{"a":' + b"[" * depth + b"]" * depth + b"}")
+        assert content.pairs or content.raw
+
+
 def test_a_number_without_a_double_costs_its_key_only() -> None:
     """The rest of the object is kept."""
     content = decode_json(b'{"n":NaN,"op":"tan"}')

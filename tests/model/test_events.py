@@ -1,10 +1,12 @@
 """Batches concatenate without changing what they say."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
-from support.scenes import batches
+from support.scenes import STREAM, batch_of, batches, delegated, execute, runtime
 
-from otel_bridge.model.events import BlockKind, EventBatch, concatenate
+from otel_bridge.model.events import BlockKind, EventBatch, concatenate, divide
 
 
 def told(batch: EventBatch) -> list[tuple[object, ...]]:
@@ -31,6 +33,26 @@ def test_a_concatenation_says_what_its_parts_say(parts: list[EventBatch]) -> Non
     whole = concatenate(parts)
     assert [row for part in parts for row in told(part)] == told(whole)
     assert sum(len(part.blocks) for part in parts) == len(whole.blocks)
+
+
+@given(batches(), st.integers(1, 20))
+def test_pieces_of_a_batch_say_what_it_says(batch: EventBatch, most: int) -> None:
+    """Cut between blocks, in order, each within the bound unless one block alone is over it."""
+    pieces = divide(batch, most)
+    assert [row for piece in pieces for row in told(piece)] == told(batch)
+    assert all(len(piece) <= most or len(piece.blocks) == 1 for piece in pieces)
+
+
+def test_a_batch_is_charged_for_all_that_it_holds() -> None:
+    """Attributes of a stream or a block, and metadata, count: a spool's bound is one of memory."""
+    bare = batch_of((execute(), [runtime("e", 0, 1)])).nbytes
+    text = (("app.note", "x" * 10_000),)
+    for batch in (
+        batch_of((execute(attributes=text), [runtime("e", 0, 1)])),
+        batch_of((execute(), [runtime("e", 0, 1)]), stream=replace(STREAM, resource=text)),
+        batch_of((execute(), [delegated(1, 0, 0, 1, metadata=b"x" * 10_000)])),
+    ):
+        assert batch.nbytes > bare + 9_000
 
 
 def test_block_kinds_follow_executorchs_names() -> None:

@@ -20,7 +20,7 @@ def file(build: str, *handles: int) -> mapping_pb2.MappingFile:
 def test_a_mapping_that_arrives_later_is_used_at_once() -> None:
     """A miss is not remembered past an upload, and a replaced mapping is not used any more."""
     registry = MemoryRegistry()
-    stages = Stages(CompiledMappings(registry, 10), Decoders(), 1 << 20)
+    stages = Stages(CompiledMappings(registry, 1 << 20), Decoders(), 1 << 20)
     batch = batch_of((execute(), EVENTS))
 
     def seen() -> tuple[list[str], tuple[int, ...]]:
@@ -42,7 +42,7 @@ def test_memory_is_bounded_by_the_number_of_mappings() -> None:
     registry = MemoryRegistry()
     for number in range(3):
         registry.put("", file(f"build {number}", number + 1))
-    mappings = CompiledMappings(registry, 2)
+    mappings = CompiledMappings(registry, 10_000)
     first = mappings.get("", "build 0")
     assert first is mappings.get("", "build 0")
     for number in (1, 2):
@@ -54,10 +54,10 @@ def test_memory_is_bounded_by_the_number_of_mappings() -> None:
 
 def test_builds_that_devices_make_up_do_not_pile_up() -> None:
     """Misses are remembered within a bound."""
-    mappings = CompiledMappings(MemoryRegistry(), 2)
-    for number in range(1000):
+    mappings = CompiledMappings(MemoryRegistry(), 10_000)
+    for number in range(25_000):
         assert mappings.get("", f"made up {number}") is None
-    assert len(mappings._digest_of) <= 20
+    assert len(mappings._digest_of) <= 10_000
 
 
 def test_two_builds_with_one_content_share_what_is_compiled() -> None:
@@ -65,5 +65,5 @@ def test_two_builds_with_one_content_share_what_is_compiled() -> None:
     registry = MemoryRegistry()
     registry.put("", file("a", 1))
     registry.put("", file("b", 1))
-    mappings = CompiledMappings(registry, 10)
+    mappings = CompiledMappings(registry, 1 << 20)
     assert mappings.get("", "a") is mappings.get("", "b")

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -13,8 +13,8 @@ from support.scenes import batch_of, batches, call, execute, runtime, spans_in, 
 
 from otel_bridge.errors import BackEndUnavailable, ExportRejected
 from otel_bridge.export.protocol import Sent
-from otel_bridge.model.events import EventBatch
-from otel_bridge.pipeline.loop import Pipeline
+from otel_bridge.model.events import EventBatch, concatenate
+from otel_bridge.pipeline.loop import BATCH_EVENTS, Pipeline
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spans.assemble import Payload
 from otel_bridge.spans.scene import Scene
@@ -125,6 +125,35 @@ def test_what_the_back_end_refuses_is_dropped_with_its_reason(run: Run, answer: 
     books = run(drain([inference(0), inference(1)], BackEnd(answer), stages_with(), limit=150))
     assert books.emitted_events + books.drops[reason] == 8
     assert 0 < books.drops[reason] < 8
+
+
+def test_an_exporter_that_breaks_its_promise_does_not_stop_the_pipeline(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever it raises costs the events of that request; the next request goes on."""
+    books = run(drain([inference(0), inference(1)], BackEnd(OverflowError("a zone of years")), stages_with(), limit=150))
+    assert books.emitted_events + books.drops["internal"] == 8
+    assert 0 < books.drops["internal"] < 8
+    assert "the exporter failed" in caplog.text
+
+
+def test_a_large_batch_is_resolved_in_passes_of_bounded_size(run: Run) -> None:
+    """A request of any size takes the memory of one pass at a time, cut between inferences."""
+    sizes: list[int] = []
+
+    class Watched(Stages):
+        """Stages that note how much they are given."""
+
+        def run(self, batch: EventBatch) -> Scene:
+            """Note the size."""
+            sizes.append(len(batch))
+            return super().run(batch)
+
+    whole = stages_with()
+    large = concatenate([inference(n, 50) for n in range(200)])
+    blocks = tuple(replace(block, stream=0) for block in large.blocks)
+    large = replace(large, streams=large.streams[:1], blocks=blocks)
+    books = run(drain([large], BackEnd(), Watched(whole._mappings, whole._decoders, 10**6)))
+    assert (books.emitted_events, sum(sizes)) == (10_000, 10_000)
+    assert max(sizes) <= BATCH_EVENTS
 
 
 def test_partial_success_is_counted(run: Run) -> None:

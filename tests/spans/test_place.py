@@ -111,6 +111,15 @@ def test_a_backend_that_is_not_known_is_believed_inside_its_call_alone() -> None
     assert timeline.moved[:3].tolist() == [False, True, True]
 
 
+def test_an_event_of_a_clock_that_nobody_describes_is_moved() -> None:
+    """Without an anchor and an event of the runtime its times are right only among themselves."""
+    stream = replace(STREAM, clocks=(STREAM.clocks[0], Clock()))
+    events = [delegated(0, 0, 500, 510, clock=1), call("DELEGATE_CALL", 0, 10, 50), runtime("Method::execute", 5, 60)]
+    timeline = placed(batch_of((execute(), events), stream=replace(stream, ended_ns=NOON_NS + 50)))
+    assert timeline.moved.tolist() == [True, False, False]
+    assert (timeline.start[0], timeline.end[0]) == (NOON_NS + 10, NOON_NS + 20)
+
+
 def test_an_event_of_length_zero_is_shown_as_a_nanosecond_inside_its_call() -> None:
     """At the end of the call the nanosecond lies to the left."""
     events = [delegated(0, 0, 12, 12), delegated(1, 0, 20, 20), call("DELEGATE_CALL", 0, 10, 20)]

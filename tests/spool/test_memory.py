@@ -81,6 +81,23 @@ def test_a_batch_larger_than_the_spool_is_taken_alone(run: Run) -> None:
     run(go())
 
 
+def test_a_reader_lingers_for_more_where_there_is_little(run: Run) -> None:
+    """What comes within the time shares the haul; a full haul does not wait."""
+
+    async def go() -> list[list[int]]:
+        spool = MemorySpool(10**6)
+        await spool.append(batch(1))
+        reading = asyncio.create_task(spool.read(10, 0.05))
+        await asyncio.sleep(0.01)
+        await spool.append(batch(2))
+        first = await reading
+        await spool.append(batch(10))
+        full = await asyncio.wait_for(spool.read(10, 3600), 10)
+        return [[len(record.batch) for record in records] for records in (first, full)]
+
+    assert run(go()) == [[1, 2], [10]]
+
+
 def test_a_closed_spool_takes_nothing_and_gives_what_is_left(run: Run) -> None:
     """Readers that wait are woken; after the last record they get nothing."""
 

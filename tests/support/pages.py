@@ -75,8 +75,8 @@ def all_blocks() -> list[Block]:
 
 
 def table(page: str, *columns: str) -> list[dict[str, str]]:
-    """The rows of the one table of a page below the checkout that has these columns; cells without their backquotes."""
-    found = [rows for rows in _tables((ROOT / page).read_text()) if set(columns) <= rows[0].keys()]
+    """The rows of the one table with these columns in a page below the checkout; cells without their backquotes."""
+    found = [rows for rows in _tables((ROOT / page).read_text()) if tuple(rows[0]) == columns]
     assert len(found) == 1, f"{page} has {len(found)} tables with the columns {', '.join(columns)}"
     return found[0]
 

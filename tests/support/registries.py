@@ -83,6 +83,15 @@ def takes_improvements(registry: Registry) -> None:
     assert registry.get("", "net@").mapping == canonical(better)
 
 
+def keeps_the_better_description(registry: Registry) -> None:
+    """A mapping that names fewer operators is no improvement: what is kept stays, unless the caller insists."""
+    better = described(ONE)
+    registry.put("", file_of(better, "b1"))
+    assert registry.put("", file_of(ONE, "b1", "net")) == Put(digest_of(better), "b1", created=False)
+    assert registry.get("", "net@").mapping == canonical(better)
+    assert registry.put("", file_of(ONE, "b1"), replace=True) == Put(digest_of(ONE), "b1", created=True)
+
+
 def refuses_what_is_malformed(registry: Registry) -> None:
     """A file that cannot be used is refused before anything is kept."""
     with pytest.raises(MalformedMapping):
@@ -235,6 +244,7 @@ LAWS: tuple[Callable[[Registry], None], ...] = (
     names_builds_itself,
     refuses_conflicts,
     takes_improvements,
+    keeps_the_better_description,
     refuses_what_is_malformed,
     finds_by_reference,
     tells_what_is_near,

@@ -102,7 +102,7 @@ def stages_with(*files: mapping_pb2.MappingFile, parsers: Sequence[str] = (), co
     registry = MemoryRegistry()
     for file in files:
         registry.put("", file)
-    return Stages(CompiledMappings(registry, 10), Decoders(parsers), 1 << 20, converters)
+    return Stages(CompiledMappings(registry, 1 << 20), Decoders(parsers), 1 << 20, converters)
 
 
 def spans_in(payloads: Sequence[Payload]) -> list[Span]:

@@ -109,4 +109,5 @@ def _value(value: AnyValue) -> Value:
         case None:
             return None
         case scalar:
-            return getattr(value, scalar)  # type: ignore[no-any-return]  # text, number or truth value
+            content: Value = getattr(value, scalar)
+            return content

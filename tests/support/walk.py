@@ -6,7 +6,7 @@ A page walked as a reader would: block by block, in a terminal, in the checkout.
 * `sh`       run by bash, must succeed.
 * `python`   run as a program, must succeed.
 * `json`     parsed; a mapping, or the source of one, is read as such.
-* `toml`     parsed; a configuration is loaded, entry points are offered to the blocks that follow.
+* `toml`     parsed; a configuration that is no file is loaded, entry points are offered to the blocks that follow.
 * `proto`    each line stands in the protocol files.
 * `text`     a picture.
 
@@ -28,7 +28,7 @@ from typing import Self
 from support.engines import ROOT
 from support.otlp_sink import OtlpSink
 from support.pages import Block
-from support.processes import LOOPBACK, Process, accepts, free_ports
+from support.processes import LOOPBACK, Process, free_ports
 
 from otel_bridge.config.load import load
 from otel_bridge.mapping.source import read_source
@@ -39,10 +39,12 @@ LANGUAGES = frozenset({"console", "sh", "python", "json", "toml", "proto", "text
 _PROGRAM = """\
 #!{python}
 from otel_bridge.cli.main import main, otel_bridge
+
 server = {{"server": "{server}"}}
 mapping = dict.fromkeys(("upload", "list", "show", "delete", "alias"), server)
 otel_bridge.context_settings["default_map"] = {{"send": server, "mapping": mapping}}
-main()
+if __name__ == "__main__":  # a decoder's process imports this again
+    main()
 """
 
 
@@ -82,14 +84,14 @@ class Walk:
 
     def step(self, block: Block) -> None:
         """Do what a block says."""
-        text = self._translate(block.text)
+        text = self._to_walk(block.text)
         if block.file:
             (self._folder / block.file).write_text(text)
         if block.how == "background":
-            self._start(block, text)
+            self._start(block)
         elif block.language == "console":
-            for command, shown in dialogue(text):
-                self._converse(block, command, shown)
+            for command, shown in dialogue(block.text):
+                self._converse(block, self._to_walk(command), shown)
         elif block.language == "sh":
             self._run(block, ["bash", "-euo", "pipefail", "-c", text])
         elif block.language == "python":
@@ -98,30 +100,42 @@ class Walk:
         else:
             _READ[block.language](self, block, text)
 
-    def _translate(self, text: str) -> str:
-        for documented, port in (("127.0.0.1:4417", self._grpc), ("127.0.0.1:4418", self._http)):
-            text = text.replace(documented, f"{LOOPBACK}:{port}")
-        return text.replace("http://localhost:4317", self.sink.grpc_endpoint)
+    @property
+    def _addresses(self) -> dict[str, str]:
+        """What pages name -> what it is in this walk."""
+        return {
+            "127.0.0.1:4417": f"{LOOPBACK}:{self._grpc}",
+            "127.0.0.1:4418": f"{LOOPBACK}:{self._http}",
+            "http://localhost:4317": self.sink.grpc_endpoint,
+        }
 
-    def _start(self, block: Block, text: str) -> None:
-        ((command, shown),) = dialogue(text)
+    def _to_walk(self, text: str) -> str:
+        for documented, own in self._addresses.items():
+            text = text.replace(documented, own)
+        return text
+
+    def _to_page(self, text: str) -> str:
+        for documented, own in self._addresses.items():
+            text = text.replace(own, documented)
+        return text
+
+    def _start(self, block: Block) -> None:
+        ((command, shown),) = dialogue(block.text)
         settings = {
             "OTEL_BRIDGE_SERVER__GRPC_ADDRESS": f"{LOOPBACK}:{self._grpc}",
             "OTEL_BRIDGE_SERVER__HTTP_ADDRESS": f"{LOOPBACK}:{self._http}",
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.sink.grpc_endpoint,
         }
         log = self._folder / f"background-{len(self._background)}.log"
-        command = ["bash", "-c", f"cd {self._folder} && exec {command}"]
-        process = self._stack.enter_context(Process(command, log=log, environment=self._environment | settings))
-        process.wait_until(lambda: accepts(self._grpc) and accepts(self._http))
+        shell = ["bash", "-c", f"cd {self._folder} && exec env {command}"]
+        process = self._stack.enter_context(Process(shell, log=log, environment=self._environment | settings))
+        assert shown, f"{block}: the page does not show by what one sees that it is ready"
+        process.wait_until(lambda: agrees(self._to_page(log.read_text()), shown))
         self._background.append(process)
-        assert all(line in log.read_text() for line in shown.splitlines()), (
-            f"{block} shows {shown}, and it is {log.read_text()}"
-        )
 
     def _converse(self, block: Block, command: str, shown: str) -> None:
         fails = any(line.startswith("Error: ") for line in shown.splitlines())
-        printed = self._run(block, ["bash", "-uo", "pipefail", "-c", command], code=1 if fails else 0)
+        printed = self._to_page(self._run(block, ["bash", "-uo", "pipefail", "-c", command], code=1 if fails else 0))
         assert agrees(printed, shown), f"{block}: {command}\n--- the page shows\n{shown}--- it prints\n{printed}"
 
     def _run(self, block: Block, command: list[str], *, code: int = 0) -> str:
@@ -143,8 +157,10 @@ class Walk:
         if "mapping" in value or "debug_handle_map" in value:
             read_source(text.encode())
 
-    def _read_toml(self, _block: Block, text: str) -> None:
+    def _read_toml(self, block: Block, text: str) -> None:
         value = tomllib.loads(text)
+        if block.file:
+            return  # what it is for, the page shows by a command
         if "project" not in value:
             path = self._folder / "page.toml"
             path.write_text(text)

@@ -14,11 +14,6 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
     MetricsServiceServicer,
     add_MetricsServiceServicer_to_server,
 )
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
-    TraceServiceServicer,
-    add_TraceServiceServicer_to_server,
-)
 from prometheus_client.parser import text_string_to_metric_families
 
 from otel_bridge.telemetry.instruments import INSTRUMENTS, Kind
@@ -28,18 +23,17 @@ from otel_bridge.telemetry.provider import OwnExport, Provider
 ACCEPTED = "otel_bridge.receiver.accepted_events"
 
 
-class Sink(MetricsServiceServicer, TraceServiceServicer):
+class Sink(MetricsServiceServicer):
     """An OTLP/gRPC back end that keeps what it is sent: requests, each with its metadata."""
 
     def __init__(self) -> None:
-        self.received: list[tuple[ExportMetricsServiceRequest | ExportTraceServiceRequest, dict[str, str]]] = []
+        self.received: list[tuple[ExportMetricsServiceRequest, dict[str, str]]] = []
         self.server = grpc.server(ThreadPoolExecutor(2))
         add_MetricsServiceServicer_to_server(self, self.server)
-        add_TraceServiceServicer_to_server(self, self.server)
         self.endpoint = f"http://127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
 
     def Export(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the protocol names it
-        """Both services have one method, of one name; what it answers differs in type only, and both are empty."""
+        """Keep a request."""
         self.received.append((request, {key: str(value) for key, value in context.invocation_metadata()}))
         return ExportMetricsServiceResponse()
 
@@ -143,19 +137,6 @@ def test_metrics_go_out_by_otlp_where_asked(sink: Sink) -> None:
     assert metric.sum.data_points[0].as_int == 5
 
 
-def test_spans_go_out_by_otlp_where_asked(sink: Sink) -> None:
-    """With traces on, a `span` block becomes a span; blocks inside it become its children."""
-    provider = Provider(version="1.2.3", export=OwnExport(sink.endpoint, metrics=False, traces=True))
-    with provider.telemetry.span("otel_bridge.pipeline.pass", events=3), provider.telemetry.span("otel_bridge.exporter.send"):
-        pass
-    provider.shutdown()
-    ((request, _),) = sink.received
-    spans = request.resource_spans[0].scope_spans[0].spans
-    by_name = {span.name: span for span in spans}
-    assert by_name["otel_bridge.exporter.send"].parent_span_id == by_name["otel_bridge.pipeline.pass"].span_id
-    assert by_name["otel_bridge.pipeline.pass"].attributes[0].value.int_value == 3
-
-
 def test_egress_settings_are_not_own_settings(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of OTEL_* reaches own telemetry: no endpoint, no key in the headers, no switch that turns it off."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
@@ -163,11 +144,10 @@ def test_egress_settings_are_not_own_settings(sink: Sink, monkeypatch: pytest.Mo
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "unheard of")
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     monkeypatch.setenv("OTEL_SERVICE_NAME", "somebody else")
-    provider = Provider(version="1.2.3", export=OwnExport(sink.endpoint, traces=True))
-    with provider.telemetry.span("otel_bridge.receiver.request"):
-        provider.telemetry.add(ACCEPTED, 5)
+    provider = Provider(version="1.2.3", export=OwnExport(sink.endpoint))
+    provider.telemetry.add(ACCEPTED, 5)
     provider.shutdown()
-    assert {type(request) for request, _ in sink.received} == {ExportMetricsServiceRequest, ExportTraceServiceRequest}
+    assert sink.received
     for request, metadata in sink.received:
         assert "authorization" not in metadata
         assert b"somebody else" not in request.SerializeToString()

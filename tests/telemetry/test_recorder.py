@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from otel_bridge.telemetry.instruments import INSTRUMENTS, SPANS, Instrument, Kind, Undeclared
+from otel_bridge.telemetry.instruments import INSTRUMENTS, Instrument, Kind, Undeclared
 from otel_bridge.telemetry.recorder import MAX_LABEL_LENGTH, MAX_LABEL_VALUES, OTHER, Telemetry
 
 REFUSED = "otel_bridge.receiver.refused_events"
@@ -66,15 +66,13 @@ def test_the_undeclared_raises(telemetry: Telemetry) -> None:
     for labels in ({}, {"reasons": "x"}, {"reason": "x", "tenant": "y"}):
         with pytest.raises(Undeclared, match="reason"):
             telemetry.add(REFUSED, 1, **labels)
-    with pytest.raises(Undeclared, match="span"), telemetry.span("made up"):
-        pass
     with pytest.raises(ValueError, match="only grows"):
         telemetry.add(REFUSED, -1, reason="x")
 
 
 def test_names_are_unique_and_of_the_house() -> None:
-    """Instruments and spans are declared once, under `otel_bridge.`."""
-    names = [each.name for each in INSTRUMENTS] + list(SPANS)
+    """Instruments are declared once, under `otel_bridge.`."""
+    names = [each.name for each in INSTRUMENTS]
     assert len(set(names)) == len(names)
     assert all(name.startswith("otel_bridge.") for name in names)
 
@@ -135,6 +133,3 @@ def test_the_silent_recorder_takes_everything() -> None:
     for instrument in INSTRUMENTS:
         record(telemetry, instrument)
         record(telemetry, instrument)
-    for name in SPANS:
-        with telemetry.span(name, events=1):
-            pass

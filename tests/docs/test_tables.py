@@ -1,0 +1,209 @@
+"""The tables of the pages are those of the code: nothing missing, nothing invented."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from support.engines import ROOT
+from support.pages import table
+
+from otel_bridge import errors
+from otel_bridge.app.offline import Offline
+from otel_bridge.backends.facts import BACKENDS, TimeQuality
+from otel_bridge.cli.main import otel_bridge
+from otel_bridge.config.bridge import SECTIONS
+from otel_bridge.etdump.result import Rejection
+from otel_bridge.export.protocol import TOO_LARGE
+from otel_bridge.mapping.source import read_source
+from otel_bridge.metadata.builtin import BUILTIN
+from otel_bridge.model.resolution import Status
+from otel_bridge.spans import attributes as at
+from otel_bridge.spans.reference import build
+from otel_bridge.telemetry.instruments import INSTRUMENTS
+from otel_bridge.v1 import mapping_pb2, profiling_pb2
+from otel_bridge.wire.http import _PARAMETERS
+from otel_bridge.wire.status import CODES
+
+PROTOCOL, ATTRIBUTES, OPERATIONS = "docs/protocol.md", "docs/attributes.md", "docs/operations.md"
+
+
+def test_attributes() -> None:
+    """The two tables of attributes name each constant of spans/attributes.py, and nothing else."""
+    resource = {row["attribute"] for row in table(ATTRIBUTES, "attribute", "type", "value")}
+    spans = {row["attribute"] for row in table(ATTRIBUTES, "attribute", "type", "on", "meaning")}
+    known = {value for name, value in vars(at).items() if name.isupper() and isinstance(value, str)} - {at.SCHEMA_URL}
+    assert {name.removesuffix("<key>") for name in resource | spans} == known
+    assert not resource & spans
+
+
+TYPES = {
+    "string_value": {"string"},
+    "int_value": {"int"},
+    "double_value": {"double"},
+    "array_value.int_value": {"int[]"},
+    "array_value.string_value": {"string[]"},
+}
+
+
+def test_types_of_attributes(fixtures: Path) -> None:
+    """Each attribute of each span that the captures give stands in the table, with the type that it has there."""
+    told = {row["attribute"]: set(row["type"].split(" or ")) for row in table(ATTRIBUTES, "attribute", "type", "on", "meaning")}
+    seen = set()
+    for attribute in (attribute for dump in fixtures.glob("*/run.etdp") for attribute in span_attributes(dump)):
+        key = re.sub(rf"^{re.escape(at.METADATA_PREFIX)}.+", f"{at.METADATA_PREFIX}<key>", attribute.key)
+        assert TYPES[kind_of(attribute.value)] <= told[key], key
+        seen.add(key)
+    assert {at.METHOD_NAME, at.DEBUG_HANDLES, at.OPERATOR_NAMES, at.METADATA_PREFIX + "<key>", at.TIME_DURATION_NS} <= seen
+
+
+def span_attributes(dump: Path) -> Iterator[KeyValue]:
+    """The attributes of all spans of a capture, resolved with the mapping beside it."""
+    offline = Offline(read_source(dump.with_name("model.etrecord").read_bytes()))
+    request = build(offline.replay(profiling_pb2.UploadETDumpRequest(etdump=dump.read_bytes())).scene)
+    offline.close()
+    for resource in request.resource_spans:
+        for scope in resource.scope_spans:
+            for span in scope.spans:
+                yield from span.attributes
+
+
+def kind_of(value: AnyValue) -> str:
+    """Which field of an `AnyValue` is set; for an array with that of its entries."""
+    kind = str(value.WhichOneof("value"))
+    return f"{kind}.{value.array_value.values[0].WhichOneof('value')}" if kind == "array_value" else kind
+
+
+def test_statuses_of_resolution() -> None:
+    """The README explains each status."""
+    assert [row["status"] for row in table("README.md", "status", "when", "handles and operators")] == [
+        status.value for status in Status
+    ]
+
+
+def test_what_is_said_to_be_missing_is() -> None:
+    """README.md says that no rule derives: nothing in the code does."""
+    assert "there is no rule yet" in (ROOT / "README.md").read_text()
+    users = [path for path in (ROOT / "otel_bridge").rglob("*.py") if "Status.DERIVED" in path.read_text()]
+    assert users == []
+
+
+def test_time_quality() -> None:
+    """Each word for the worth of times is explained, and stands with the backends that have it."""
+    rows = {
+        row["executorch.time.quality"]: row["backends"]
+        for row in table(ATTRIBUTES, "executorch.time.quality", "means", "backends")
+    }
+    assert set(rows) == {quality.value for quality in TimeQuality}
+    for name, backend in BACKENDS.items():
+        assert name.removesuffix("Backend").lower() in re.sub(r"[ -]", "", rows[backend.time_quality.value].lower()), name
+
+
+def test_instruments() -> None:
+    """The table of metrics has each instrument, with its kind, unit and labels."""
+    rows = table(OPERATIONS, "instrument", "kind", "unit", "labels", "meaning")
+    told = [(row["instrument"], row["kind"], row["unit"], row["labels"]) for row in rows]
+    assert told == [(each.name, each.kind.value, each.unit, ", ".join(each.labels)) for each in INSTRUMENTS]
+
+
+def test_sections_of_the_settings() -> None:
+    """Each section of the configuration is mentioned, in its order."""
+    assert [row["section"] for row in table(OPERATIONS, "section", "says")] == list(SECTIONS)
+
+
+def test_commands() -> None:
+    """The README lists each command."""
+    listed = {row["command"].removeprefix("otel-bridge ") for row in table("README.md", "command", "does")}
+    assert listed == set(otel_bridge.commands)
+
+
+def test_parameters_of_the_http_door() -> None:
+    """The table of parameters has each one that the door takes, in its order."""
+    assert [row["parameter"] for row in table(PROTOCOL, "parameter", "value")] == [*_PARAMETERS, "resource.KEY"]
+
+
+def test_codes_of_errors() -> None:
+    """The table of statuses is the one in wire/status.py; a retry helps for `Unavailable` alone."""
+    rows = table(PROTOCOL, "error", "gRPC", "HTTP", "retry")
+    told = [(row["error"], row["gRPC"], row["HTTP"], row["retry"].partition(",")[0]) for row in rows]
+    assert told == [
+        (kind.__name__, code.grpc.name, str(code.http), "yes" if issubclass(kind, errors.Unavailable) else "no")
+        for kind, code in CODES.items()
+    ]
+
+
+def test_built_in_decoders() -> None:
+    """The table of decoders has each built-in one."""
+    assert {row["decoder"] for row in table("docs/metadata.md", "decoder", "reads")} == set(BUILTIN)
+
+
+def test_identifiers_of_a_mapping() -> None:
+    """The table of entries has each way to give an identifier."""
+    oneof = mapping_pb2.MapEntry.DESCRIPTOR.oneofs_by_name["identifier"]
+    assert [row["entry"] for row in table("docs/mappings.md", "entry", "stands for")] == [field.name for field in oneof.fields]
+
+
+def test_reasons_of_rejected_events() -> None:
+    """The table has each reason for which an event of columns, or of a file, is not taken, and says of which it is."""
+    rows = {row["reason"]: row["of"] for row in table(PROTOCOL, "reason", "of", "means")}
+    of_columns, of_files = reasons_of_columns(), {rejection.value for rejection in Rejection}
+    assert of_columns
+    expected = {
+        reason: "both" if reason in of_columns & of_files else "columns" if reason in of_columns else "files"
+        for reason in of_columns | of_files
+    }
+    assert rows == expected
+
+
+def test_reasons_of_refused_requests() -> None:
+    """The table has the reason of each error that a peer may see."""
+    told = [row["reason"] for row in table(PROTOCOL, "reason", "means")]
+    own = {each.reason for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.BridgeError)}
+    # Those of classes that only others derive from, of the settings, and of the way to the back end are not told to a peer.
+    own -= {"rejected", "unavailable", "config", "export_rejected", "back_end_unavailable"}
+    given = {
+        keyword.value.value
+        for room in ("wire", "etdump", "mapping", "spool")
+        for call in calls_in(ROOT / "otel_bridge" / room)
+        for keyword in call.keywords
+        if keyword.arg == "reason" and isinstance(keyword.value, ast.Constant)
+    }
+    assert set(told) == own | given
+
+
+def test_reasons_of_dropped_events() -> None:
+    """The table has each reason for which an accepted event may be given up."""
+    told = {row["reason"] for row in table(OPERATIONS, "reason", "when")}
+    given = {
+        call.args[1].value
+        for room in ("pipeline", "app")
+        for call in calls_in(ROOT / "otel_bridge" / room)
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "dropped" and isinstance(call.args[1], ast.Constant)
+    }
+    assert told == given | {errors.ExportRejected.reason, errors.BackEndUnavailable.reason, TOO_LARGE}
+
+
+def reasons_of_columns() -> set[str]:
+    """The reasons that wire/columns.py gives: to `reject`, and as second entry of what `_name` returns."""
+    path = ROOT / "otel_bridge" / "wire" / "columns.py"
+    rejected = {
+        str(call.args[1].value)
+        for call in calls_in(path)
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "reject" and isinstance(call.args[1], ast.Constant)
+    }
+    (name,) = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef) and node.name == "_name"]
+    returned = {
+        str(leaf.value)
+        for node in ast.walk(name)
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple)
+        for leaf in ast.walk(node.value.elts[1])
+        if isinstance(leaf, ast.Constant) and leaf.value
+    }
+    return rejected | returned
+
+
+def calls_in(place: Path) -> list[ast.Call]:
+    """The calls in a file, or in all files of a folder."""
+    files = sorted(place.rglob("*.py")) if place.is_dir() else [place]
+    return [node for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]

@@ -1,0 +1,174 @@
+"""
+A real `otel-bridge serve`, and the command line that talks to it.
+
+    with OtlpSink() as sink, running(folder, sink, EXPORT__RETRY_INITIAL_S="0.05") as service:
+        service.command("mapping", "upload", source, "--model", "net", "--version", "1")
+        ...
+        service.settle()
+        assert len(service.spans("app")) == 12
+
+Invariants
+* It listens on ports that the system chose, keeps its data in a folder of the test, and sends to the test's sink.
+* It is ended by its own process id.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+from click.testing import CliRunner
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from prometheus_client.parser import text_string_to_metric_families
+from support.otlp_sink import OtlpSink
+from support.processes import LOOPBACK, Process
+
+from otel_bridge.cli.main import otel_bridge as commands
+from otel_bridge.v1.profiling_pb2_grpc import ProfilingServiceStub
+
+PROGRAM = Path(sys.executable).with_name("otel-bridge")
+ANY_PORT = f"{LOOPBACK}:0"
+_LISTENS = re.compile(r"listens for gRPC on (\S+) and for HTTP on (\S+)")
+
+
+def otel_bridge(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command in a process of its own; `environment` comes on top of the test's."""
+    return subprocess.run(
+        [PROGRAM, *map(str, arguments)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        errors="backslashreplace",
+        timeout=50,
+        check=False,
+    )
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Where acknowledged events are, in events."""
+
+    accepted: int
+    emitted: int
+    dropped: int
+    waiting: int
+
+
+class Service:
+    """
+    A bridge in a process of its own.
+
+    grpc, http   the addresses on which it listens
+    channel      to its gRPC door
+    """
+
+    def __init__(self, process: Process, sink: OtlpSink) -> None:
+        self.process = process
+        self.sink = sink
+        self.grpc = self.http = ""
+        self.channel: grpc.Channel
+
+    def start(self) -> None:
+        """Start it, again if it has ended, and wait until it is ready."""
+        before = self.process.log.stat().st_size if self.process.log.exists() else 0
+        self.process.start()
+        self.process.wait_until(lambda: self._read_addresses(before) and self.get("/readyz").is_success)
+        self.channel = grpc.insecure_channel(self.grpc)
+
+    def stop(self) -> int:
+        """Ask it to stop, and return its exit code once it has ended."""
+        self.process.signal(signal.SIGTERM)
+        return self.process.wait()
+
+    def command(self, *arguments: object) -> str:
+        """What a command prints that talks to this bridge, run in this process; AssertionError if it fails."""
+        done = CliRunner().invoke(commands, [*map(str, arguments), "--server", self.grpc], catch_exceptions=False)
+        assert done.exit_code == 0, done.stderr
+        return done.stdout
+
+    @property
+    def profiling(self) -> ProfilingServiceStub:
+        """Its profiling service."""
+        return ProfilingServiceStub(self.channel)
+
+    def get(self, path: str) -> httpx.Response:
+        """Ask the HTTP door; 503 where nobody answers."""
+        try:
+            return httpx.get(f"http://{self.http}{path}", trust_env=False)
+        except httpx.TransportError:
+            return httpx.Response(503)
+
+    def post(self, etdump: bytes, **query: str) -> httpx.Response:
+        """Upload an ETDump."""
+        return httpx.post(f"http://{self.http}/v1/etdump", params=query, content=etdump, trust_env=False, timeout=30)
+
+    def counts(self, name: str) -> "Counter[tuple[str, ...]]":
+        """The values of a metric, by the values of its labels in the order of their names."""
+        found: Counter[tuple[str, ...]] = Counter()
+        for family in text_string_to_metric_families(self.get("/metrics").text):
+            for sample in family.samples:
+                if sample.name in {f"otel_bridge_{name}", f"otel_bridge_{name}_total"}:
+                    labels = {key: value for key, value in sample.labels.items() if not key.startswith("otel_scope_")}
+                    found[tuple(labels[key] for key in sorted(labels))] += int(sample.value)
+        return found
+
+    def ledger(self) -> Ledger:
+        """The account of all acknowledged events, from /metrics."""
+        names = ("receiver_accepted_events", "pipeline_emitted_events", "pipeline_dropped_events", "spool_events")
+        return Ledger(*(sum(self.counts(name).values()) for name in names))
+
+    def settle(self) -> None:
+        """Wait until every acknowledged event has ended."""
+        self.process.wait_until(lambda: self.ledger().waiting == 0)
+
+    def spans(self, app: str) -> list[Span]:
+        """The spans that the sink has of one `service.name`."""
+        return [
+            span
+            for request in self.sink.requests
+            for resource in request.resource_spans
+            if _service_name(resource.resource.attributes) == app
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+
+    def _read_addresses(self, since: int) -> bool:
+        found = _LISTENS.search(self.process.log.read_bytes()[since:].decode())
+        if found:
+            self.grpc, self.http = found[1], found[2]
+        return found is not None
+
+
+@contextlib.contextmanager
+def running(folder: Path, sink: OtlpSink, *arguments: object, **settings: str) -> Iterator[Service]:
+    """
+    A bridge that is ready.
+
+    `settings` are variables: OTEL_EXPORTER_OTLP_*, or those of OTEL_BRIDGE_* without that prefix. The endpoint is that of the
+    sink's gRPC, unless a variable gives another.
+    """
+    command: list[Any] = [PROGRAM, "serve", "--grpc", ANY_PORT, "--http", ANY_PORT, "--data-dir", folder / "data", *arguments]
+    environment = {name if name.startswith("OTEL_") else f"OTEL_BRIDGE_{name}": value for name, value in settings.items()}
+    environment.setdefault("OTEL_EXPORTER_OTLP_ENDPOINT", sink.grpc_endpoint)
+    process = Process(command, log=folder / "bridge.log", environment=environment)
+    service = Service(process, sink)
+    try:
+        service.start()
+        yield service
+        service.channel.close()
+    finally:
+        if process.returncode is None:
+            process.stop()
+
+
+def _service_name(attributes: Any) -> str:
+    return next((attribute.value.string_value for attribute in attributes if attribute.key == "service.name"), "")

@@ -1,0 +1,115 @@
+"""Both doors, listening on loopback, with a spool behind them that nobody empties."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+
+import grpc
+import httpx
+import pytest
+from support.requests import ANYTHING
+
+from otel_bridge.mapping.memory import MemoryRegistry
+from otel_bridge.model.events import EventBatch
+from otel_bridge.spool.memory import MemorySpool
+from otel_bridge.wire.admission import BuildOf
+from otel_bridge.wire.http import http_app
+from otel_bridge.wire.intake import Intake
+from otel_bridge.wire.server import GrpcDoor, HttpDoor
+from otel_bridge.wire.servicers import mapping_handler, profiling_handler
+
+LOOPBACK = "127.0.0.1:0"
+
+
+class Tally:
+    """A `Watch` that adds up."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.rejected: Counter[str] = Counter()
+        self.drops: Counter[str] = Counter()
+        self.outcomes: Counter[str] = Counter()
+        self._changed = asyncio.Event()
+
+    def accepted(self, events: int) -> None:
+        """Add accepted events."""
+        self.taken += events
+
+    def refused(self, events: int, reason: str) -> None:
+        """Add rejected events."""
+        self.rejected[reason] += events
+
+    def sender_dropped(self, events: int, reason: str) -> None:
+        """Add what the sender dropped."""
+        self.drops[reason] += events
+
+    def request(self, outcome: str) -> None:
+        """Add the outcome of a request."""
+        self.outcomes[outcome] += 1
+        self._changed.set()
+
+    async def heard(self, outcome: str) -> None:
+        """Wait until a request ended so."""
+        while not self.outcomes[outcome]:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+@dataclass
+class Doors:
+    """What listens, and what is behind it."""
+
+    spool: MemorySpool
+    tally: Tally
+    registry: MemoryRegistry
+    grpc: GrpcDoor
+    http: HttpDoor
+    channel: grpc.aio.Channel
+    client: httpx.AsyncClient
+    ready: bool = True
+
+    async def batch(self) -> EventBatch:
+        """The next batch of the spool, which stays there."""
+        (record,) = await self.spool.read(1)
+        return record.batch
+
+
+Opened = Callable[..., AbstractAsyncContextManager[Doors]]
+
+
+@asynccontextmanager
+async def _opened(
+    *, limit_bytes: int = 1 << 20, spool_bytes: int = 1 << 20, build_of: BuildOf | None = None
+) -> AsyncIterator[Doors]:
+    spool, tally, registry = MemorySpool(spool_bytes), Tally(), MemoryRegistry()
+    intake = Intake(spool, ANYTHING, build_of or (lambda name, version: registry.build_of("", name, version)), tally)
+    handlers = (profiling_handler(intake, tally.request), mapping_handler(registry, tally.request))
+    app = http_app(
+        intake,
+        max_request_bytes=limit_bytes,
+        ready=lambda: doors.ready,
+        metrics=lambda: b"a_metric 1\n",
+        count=tally.request,
+    )
+    doors_grpc, doors_http = GrpcDoor(handlers, limit_bytes), HttpDoor(app, grace_s=5)
+    for door in (doors_grpc, doors_http):
+        door.bind(LOOPBACK)
+        await door.start()
+    try:
+        async with (
+            grpc.aio.insecure_channel(doors_grpc.address) as channel,
+            httpx.AsyncClient(base_url=f"http://{doors_http.address}") as client,
+        ):
+            doors = Doors(spool, tally, registry, doors_grpc, doors_http, channel, client)
+            yield doors
+    finally:
+        await doors_http.stop()
+        await doors_grpc.stop(0)
+
+
+@pytest.fixture
+def opened() -> Opened:
+    """Opens both doors on free ports for the time of an `async with`."""
+    return _opened

@@ -1,0 +1,250 @@
+"""The HTTP door, over real connections."""
+
+import asyncio
+import gzip
+import logging
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import pytest
+from support.batches import differences
+from support.etdump_writer import DebugEvent, ProfileEvent, RunData, write_etdump
+from support.requests import is_clear
+
+from otel_bridge.wire.intake import SENT_KEY
+
+LIMIT = 100_000
+EVENT = ProfileEvent(name="Method::execute", chain=-1, instruction=0, start=1, end=9)
+DUMP = write_etdump([RunData("Execute", [EVENT, DebugEvent(name="logged"), ProfileEvent(chain=-1, instruction=0)])])
+GZIP = {"content-encoding": "gzip"}
+PATH = "/v1/etdump"
+
+
+async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
+    """A body of unknown length."""
+    for part in parts:
+        yield part
+
+
+def the_fault(response: httpx.Response, code: int) -> dict[str, str]:
+    """The JSON of a refused upload; its message is clear."""
+    assert response.status_code == code
+    fault: dict[str, str] = response.json()
+    assert sorted(fault) == ["code", "message", "reason"]
+    assert is_clear(fault["message"])
+    return fault
+
+
+def test_an_upload(opened: Callable[..., Any], run: Callable[..., Any]) -> None:
+    """An upload is answered with the counts of its events; query and header say what the file does not."""
+
+    async def main() -> None:
+        async with opened(limit_bytes=LIMIT) as doors:
+            query = "model=net@1&method=forward&stream=" + "0f" * 16 + "&resource.service.name=app"
+            response = await doors.client.post(f"{PATH}?{query}", content=DUMP, headers={SENT_KEY: "1"})
+            assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
+            answer = response.json()
+            assert answer.pop("first_rejection").startswith("block 0, event 2: ")
+            assert answer == {"accepted": 1, "rejected": {"debug_event": 1, "unnamed": 1}, "blocks": 1}
+            batch = await doors.batch()
+            stream = batch.streams[0]
+            assert (stream.stream_id, stream.model.name, stream.model.version) == (b"\x0f" * 16, "net", "1")
+            assert (stream.resource, batch.blocks[0].method) == ((("service.name", "app"),), "forward")
+            assert stream.correction_ns == stream.received_ns - 1
+            assert (doors.tally.taken, doors.tally.rejected, doors.tally.outcomes) == (1, answer["rejected"], {"ok": 1})
+
+    run(main())
+
+
+def test_ways_to_write_a_body(opened: Callable[..., Any], run: Callable[..., Any]) -> None:
+    """A body with a length or in chunks, as it is or as gzip, is the same upload: a second attempt of the first."""
+
+    async def main() -> None:
+        async with opened(limit_bytes=LIMIT) as doors:
+            packed = gzip.compress(DUMP)
+            bodies: list[tuple[Any, dict[str, str]]] = [
+                (DUMP, {}),
+                (DUMP, {"content-encoding": "identity"}),
+                (packed, GZIP),
+                (packed, {"content-encoding": "GZip"}),
+                (chunks(DUMP[:7], DUMP[7:]), {}),
+                (chunks(*(packed[index : index + 1] for index in range(len(packed)))), GZIP),
+            ]
+            for body, headers in bodies:
+                assert (await doors.client.post(PATH, content=body, headers=headers)).status_code == 200
+            batches = [record.batch for record in await doors.spool.read(1000)]
+            assert len(batches) == len(bodies)
+            assert [differences(batch, batches[0]) for batch in batches[1:]] == [[]] * (len(bodies) - 1)
+
+    run(main())
+
+
+BODIES: list[tuple[str, bytes, dict[str, str], int, str, str]] = [
+    ("nothing", b"", {}, 400, "not_an_etdump", "too short"),
+    ("no ETDump", b"\x1b[31m" * 20, {}, 400, "not_an_etdump", "no ETDump (100 bytes)"),
+    ("half an ETDump", DUMP[:-9], {}, 400, "truncated", "send the whole file"),
+    ("an ETDump that is called gzip", DUMP, GZIP, 400, "malformed_request", "is not gzip, as its Content-Encoding says"),
+    ("half a gzip", gzip.compress(DUMP)[:-9], GZIP, 400, "malformed_request", "the gzip body ends early, after"),
+    ("no gzip at all", b"", GZIP, 400, "malformed_request", "the gzip body ends early, after 0 decompressed bytes"),
+    ("a gzip with a wrong sum", gzip.compress(DUMP)[:-8] + bytes(8), GZIP, 400, "malformed_request", "is not gzip"),
+    ("a gzip and more", gzip.compress(DUMP) + b"more", GZIP, 400, "malformed_request", "goes on after its gzip ended"),
+    ("two gzips", gzip.compress(DUMP) * 2, GZIP, 400, "malformed_request", "goes on after its gzip ended"),
+    ("another encoding", DUMP, {"content-encoding": "br"}, 400, "malformed_request", "neither gzip nor identity"),
+    ("several encodings", DUMP, {"content-encoding": "gzip, br"}, 400, "malformed_request", "neither gzip nor identity"),
+    ("gzip that is not said", gzip.compress(DUMP), {}, 400, "not_an_etdump", "no ETDump"),
+    ("as much as is allowed", bytes(LIMIT), {}, 400, "not_an_etdump", f"no ETDump ({LIMIT} bytes)"),
+    ("a byte too much", bytes(LIMIT + 1), {}, 413, "too_large", f"over {LIMIT} bytes; send less"),
+    ("as much as is allowed, gzip", gzip.compress(bytes(LIMIT)), GZIP, 400, "not_an_etdump", f"no ETDump ({LIMIT} bytes)"),
+    ("a byte too much, gzip", gzip.compress(bytes(LIMIT + 1)), GZIP, 413, "too_large", f"over {LIMIT} bytes; send less"),
+]
+
+
+def test_bad_bodies(opened: Callable[..., Any], run: Callable[..., Any]) -> None:
+    """A body that cannot be an ETDump is refused with what was found; a good one between any two of them is taken."""
+
+    async def main() -> None:
+        async with opened(limit_bytes=LIMIT) as doors:
+            for what, body, headers, code, reason, told in BODIES:
+                for content in (body, chunks(body)):
+                    fault = the_fault(await doors.client.post(PATH, content=content, headers=headers), code)
+                    assert (what, fault["reason"]) == (what, reason)
+                    assert told in fault["message"], what
+                    assert fault["code"] == ("INVALID_ARGUMENT" if code == 400 else "RESOURCE_EXHAUSTED")
+                assert (await doors.client.post(PATH, content=DUMP)).status_code == 200
+            assert doors.spool.events == doors.tally.taken == doors.tally.outcomes["ok"] == len(BODIES)
+
+    run(main())
+
+
+@pytest.mark.parametrize("tail", [b"", b"\x00" * (8 << 20)], ids=["a bomb", "a gzip that never ends"])
+def test_a_bomb_takes_no_memory(tail: bytes, opened: Callable[..., Any], run: Callable[..., Any]) -> None:
+    """However much a body would become, and however much follows it, no more than the limit is held."""
+    body = gzip.compress(bytes(256 << 20) if not tail else b"", 9) + tail
+
+    async def main() -> None:
+        async with opened(limit_bytes=LIMIT) as doors:
+            tracemalloc.start()
+            try:
+                response = await doors.client.post(PATH, content=chunks(body), headers=GZIP)
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            the_fault(response, 400 if tail else 413)
+            assert peak - len(body) < 20 * LIMIT  # what the client and the server's buffers hold is in it, too
+
+    run(main())
+
+
+def test_bad_queries(opened: Callable[..., Any], run: Callable[..., Any]) -> None:
+    """A query that cannot be obeyed is refused; bytes that are no UTF-8 arrive if they are written as a URL has them."""
+
+    async def main() -> None:
+        async with opened(limit_bytes=LIMIT) as doors:
+            for query in ("modell=x", "counter_bits=65", "stream=" + "00" * 16, "build_id=" + "x" * 129, "model=a&model=a"):
+                fault = the_fault(await doors.client.post(f"{PATH}?{query}", content=DUMP), 400)
+                assert (fault["code"], fault["reason"]) == ("INVALID_ARGUMENT", "malformed_request")
+            line = b"POST /v1/etdump?model=\xff HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n"
+            assert await status_of(doors.http.address, line) == b"HTTP/1.1 400 Bad Request"
+            assert (await doors.client.post(f"{PATH}?model=%e9&method=%zz", content=DUMP)).status_code == 200
+            batch = await doors.batch()
+            assert (batch.streams[0].model.name, batch.blocks[0].method) == ("\\xe9", "%zz")
+
+    run(main())
+
+
+async def sent(address: str, request: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection on which these bytes were sent."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request)
+    await writer.drain()
+    return reader, writer
+
+
+async def status_of(address: str, request: bytes) -> bytes:
+    """The status line that answers these bytes."""
+    reader, writer = await sent(address, request)
+    try:
+        return (await reader.readuntil(b"\r\n")).rstrip()
+    finally:
+        writer.close()
+
+
+def test_a_client_that_goes_away(opened: Callable[..., Any], run: Callable[..., Any]) -> None:
+    """Of a client that breaks off within its body nothing is kept, and the next one is served."""
+
+    async def main() -> None:
+        async with opened(limit_bytes=LIMIT) as doors:
+            head = b"POST /v1/etdump HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(DUMP)
+            _, writer = await sent(doors.http.address, head + DUMP[:-1])
+            writer.transport.abort()
+            await doors.tally.heard("disconnected")
+            assert (doors.spool.events, doors.tally.taken) == (0, 0)
+            assert (await doors.client.post(PATH, content=DUMP)).json()["accepted"] == 1
+
+    run(main())
+
+
+def test_no_room(opened: Callable[..., Any], run: Callable[..., Any]) -> None:
+    """When the spool is full, or closed, the answer is 503 with a whole number of seconds to wait; once there is room, 200."""
+
+    async def main() -> None:
+        async with opened(limit_bytes=LIMIT, spool_bytes=1) as doors:
+            assert (await doors.client.post(PATH, content=DUMP)).status_code == 200
+            response = await doors.client.post(PATH, content=DUMP)
+            assert the_fault(response, 503)["reason"] == "spool_full"
+            assert response.headers["retry-after"] == "2"  # 1 s and up to half as much again, rounded up
+            await doors.spool.done(await doors.spool.read(1))
+            assert (await doors.client.post(PATH, content=DUMP)).status_code == 200
+            doors.spool.close()
+            response = await doors.client.post(PATH, content=DUMP)
+            assert the_fault(response, 503)["reason"] == "draining"
+            assert "retry-after" in response.headers
+
+    run(main())
+
+
+def test_a_fault_inside(opened: Callable[..., Any], run: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+    """A fault of the bridge is 500 without its particulars, which go to the log; the next request is served."""
+
+    def build_of(name: str, _version: str) -> str | None:
+        if name == "bad":
+            raise RuntimeError("secret")
+        return None
+
+    async def main() -> None:
+        async with opened(limit_bytes=LIMIT, build_of=build_of) as doors:
+            response = await doors.client.post(f"{PATH}?model=bad", content=DUMP)
+            assert the_fault(response, 500)["reason"] == "internal"
+            assert "secret" not in response.text
+            assert (await doors.client.post(f"{PATH}?model=good", content=DUMP)).status_code == 200
+            assert doors.tally.outcomes == {"internal": 1, "ok": 1}
+
+    run(main())
+    assert [(record.levelno, record.name) for record in caplog.records] == [(logging.ERROR, "otel_bridge.wire.http")]
+    assert "secret" in caplog.text
+
+
+def test_what_operators_ask(opened: Callable[..., Any], run: Callable[..., Any]) -> None:
+    """Alive, ready and metrics answer GET and HEAD; not ready is 503 while alive stays 200; else it is 404 or 405."""
+
+    async def main() -> None:
+        async with opened() as doors:
+            client = doors.client
+            assert (await client.get("/healthz")).text == "ok\n"
+            assert (await client.get("/readyz")).text == "ready\n"
+            metrics = await client.get("/metrics")
+            assert metrics.text == "a_metric 1\n"
+            assert metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+            doors.ready = False
+            assert [(await client.get(path)).status_code for path in ("/readyz", "/healthz")] == [503, 200]
+            assert [(await client.head(path)).status_code for path in ("/healthz", "/metrics")] == [200, 200]
+            assert [(await client.get(path)).status_code for path in ("/", "/v1", "/v1/etdump/x", "/v1/traces")] == [404] * 4
+            assert [(await client.post(path)).status_code for path in ("/healthz", "/metrics")] == [405, 405]
+            refused = await client.get(PATH)
+            assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+            assert doors.tally.outcomes == {}
+
+    run(main())
