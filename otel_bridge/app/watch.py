@@ -52,6 +52,10 @@ class Recorder:
         """Delegate events of a backend (or "") got this status."""
         self._telemetry.add("otel_bridge.resolution.events", events, status=status, delegate=delegate)
 
+    def cut(self, texts: int) -> None:
+        """Texts of spans were cut to what back ends take."""
+        self._telemetry.add("otel_bridge.spans.cut_texts", texts)
+
     def undecoded(self, decoder: str, reason: str) -> None:
         """A byte string of metadata was not, or not wholly, decoded."""
         self._telemetry.add("otel_bridge.metadata.failures", 1, decoder=decoder, reason=reason)

@@ -17,6 +17,7 @@ from otel_bridge.errors import Rejected
 from otel_bridge.export.build import build_exporter
 from otel_bridge.export.protocol import Exporter
 from otel_bridge.spans.assemble import assemble
+from otel_bridge.spans.fit import fit
 from otel_bridge.v1 import profiling_pb2 as pb
 
 
@@ -116,7 +117,7 @@ async def _deliver(
             if replayed.admitted.first_rejection:
                 click.echo(f"{path}: {replayed.admitted.first_rejection}", err=True)
             done.files += 1
-            for payload in assemble(replayed.scene, limit_bytes):
+            for payload in assemble(fit(replayed.scene), limit_bytes):
                 done.spans += payload.spans
                 done.refused += (await exporter.send(payload.data)).rejected_spans
     finally:

@@ -17,6 +17,8 @@ from otel_bridge.export.protocol import Exporter
 from otel_bridge.model.events import EventBatch, concatenate, divide
 from otel_bridge.pipeline.stages import Stages, count_by_status
 from otel_bridge.spans.assemble import Payload, assemble
+from otel_bridge.spans.cuts import count_cuts
+from otel_bridge.spans.fit import Taken, fit
 from otel_bridge.spool.protocol import Record, Spool
 
 _log = logging.getLogger(__name__)
@@ -36,6 +38,9 @@ class Ledger(Protocol):
 
     def resolved(self, events: int, status: str, delegate: str) -> None:
         """Delegate events of a backend (or "") got this status."""
+
+    def cut(self, texts: int) -> None:
+        """So many texts of spans were longer than back ends take."""
 
 
 class Pipeline:
@@ -78,9 +83,10 @@ class Pipeline:
             if not records:
                 continue
             account = _Account(self._ledger, sum(len(record.batch) for record in records))
+            taken: Taken = {}  # a request that takes several passes is one to the limits of traces
             try:
                 for batches in _passes([record.batch for record in records]):
-                    for payload in await self._resolve(batches, account):
+                    for payload in await self._resolve(batches, account, taken):
                         await self._deliver(payload, account)
             except asyncio.CancelledError:
                 if account.left:
@@ -90,23 +96,28 @@ class Pipeline:
             finally:
                 await self._spool.done(records)
 
-    async def _resolve(self, batches: list[EventBatch], account: "_Account") -> list[Payload]:
+    async def _resolve(self, batches: list[EventBatch], account: "_Account", taken: Taken) -> list[Payload]:
         try:
-            return await asyncio.to_thread(self._payloads, batches)
+            return await asyncio.to_thread(self._payloads, batches, taken)
         except Exception:  # noqa: BLE001 - a fault in one batch must not cost its neighbours, or the service
             _log.exception("a pass over %d batches failed; they are processed one by one", len(batches))
         payloads = []
         for batch in batches:
             try:
-                payloads += await asyncio.to_thread(self._payloads, [batch])
+                payloads += await asyncio.to_thread(self._payloads, [batch], taken)
             except Exception:  # noqa: BLE001 - as above
                 _log.exception("a batch of %d events cannot be processed and is dropped", len(batch))
                 account.dropped(len(batch), "internal")
         return payloads
 
-    def _payloads(self, batches: list[EventBatch]) -> list[Payload]:
+    def _payloads(self, batches: list[EventBatch], taken: Taken) -> list[Payload]:
         scene = self._stages.run(concatenate(batches))
-        payloads = assemble(scene, self._limit_bytes)
+        after = taken.copy()
+        fitting = fit(scene, after)
+        payloads = assemble(fitting, self._limit_bytes)
+        taken |= after  # not before: a pass that fails is done again
+        if cuts := count_cuts(fitting):
+            self._ledger.cut(cuts)
         for (status, delegate), events in count_by_status(scene).items():
             self._ledger.resolved(events, status, delegate)
         return payloads

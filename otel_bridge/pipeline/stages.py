@@ -220,7 +220,7 @@ class Stages:
             content = self._decoders.decode(delegate, batch.payloads[batch.metadata[row]], declared)
             taken = {key for key, _ in face.attributes}  # an identifier may say what metadata say (Vulkan)
             attributes = tuple((key, value) for key, value in attributes_of(content) if key not in taken)
-            work.metadata.append(Decoded(attributes, span_attributes(attributes)))
+            work.metadata.append(Decoded(attributes, span_attributes(attributes), at.count_cuts(attributes)))
 
 
 def attributes_of(content: Content) -> tuple[tuple[str, at.Value], ...]:

@@ -5,6 +5,8 @@ Names follow OpenTelemetry's rules (lower case, dots between namespaces, plural 
 are of the semantic conventions 1.44.0.
 """
 
+from collections.abc import Iterable
+
 from otel_bridge.model.stream import AttributeValue
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
@@ -74,6 +76,16 @@ METADATA_VALUES = "executorch.delegate.metadata_values"
 METADATA_RAW = "executorch.delegate.metadata_raw"
 """Hex digits."""
 METADATA_ERROR = "executorch.delegate.metadata_error"
+ROLLUP_EVENTS = "executorch.rollup.events"
+"""On the root of an inference that was rolled up (spans/rollup.py): its events. The other names of a roll-up stand on spans."""
+ROLLUP_COUNT = "executorch.rollup.count"
+"""How many events the span stands for; absent where it stands for one, as all others do."""
+ROLLUP_DURATION_NS = "executorch.rollup.duration_ns"
+"""Sum of their true durations; of `(other)` the sum over those that lay directly in the parent."""
+ROLLUP_UNTIMED = "executorch.rollup.untimed"
+"""How many of those have no known duration, and so no part in the sum; absent where none."""
+ROLLUP_METADATA_LEFT_OUT = "executorch.rollup.metadata_left_out"
+"""How many of the events had metadata that are not shown, since they differ; absent where none."""
 ERROR_CODE = "executorch.error.code"
 """The code that the sender gave (`executorch::runtime::Error`), on the root."""
 ERROR_TYPE = "error.type"
@@ -95,6 +107,7 @@ OWN_PREFIXES = (
     "executorch.run.",
     "executorch.clock.",
     "executorch.error.",
+    "executorch.rollup.",
     "code.",
     "error.",
 )
@@ -107,7 +120,20 @@ MAX_TEXT_BYTES = 2048
 """Tempo cuts longer strings by bytes (`max_attribute_bytes`)."""
 
 
+class Cut(str):
+    """A text that was cut, so that it can be counted wherever it goes."""
+
+    __slots__ = ()
+
+
 def cut(text: str, limit: int = MAX_TEXT_BYTES) -> str:
     """The text within `limit` bytes of UTF-8, cut at a character."""
     encoded = text.encode("utf-8", "backslashreplace")
-    return text if len(encoded) <= limit and text.isascii() else encoded[:limit].decode("utf-8", "ignore")
+    if len(encoded) > limit:
+        return Cut(encoded[:limit].decode("utf-8", "ignore"))
+    return text if text.isascii() else encoded.decode("utf-8")
+
+
+def count_cuts(attributes: Iterable[tuple[str, Value]]) -> int:
+    """How many texts of some attributes were cut; an element of an array is a text of its own."""
+    return sum(isinstance(text, Cut) for _, value in attributes for text in (value if isinstance(value, tuple) else (value,)))

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
+from otel_bridge.spans.attributes import count_cuts
 from otel_bridge.spans.describe import Face
 from otel_bridge.spans.encode import span_face
 
@@ -17,10 +18,11 @@ _OBJECTS_BYTES = 1200
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A face, and the same as a fragment of a serialised `Span` (name, kind, attributes)."""
+    """A face, the same as a fragment of a serialised `Span` (name, kind, attributes), and how many of its texts were cut."""
 
     face: Face
     encoded: bytes
+    cuts: int = 0
 
 
 class Templates:
@@ -38,7 +40,7 @@ class Templates:
             self._known.move_to_end(key)
             return known
         face = describe()
-        template = self._known[key] = Template(face, span_face(face.name, face.attributes))
+        template = self._known[key] = Template(face, span_face(face.name, face.attributes), count_cuts(face.attributes))
         self._bytes += _size(template)
         while self._bytes > self._max_bytes and len(self._known) > 1:
             self._bytes -= _size(self._known.popitem(last=False)[1])

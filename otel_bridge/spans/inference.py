@@ -4,7 +4,7 @@ What the spans of one inference share: their trace, their flags, and what the ro
 Invariant: inferences that say the same share one object, so what is made from it is made once a batch.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from otel_bridge.model.events import Block, BlockKind
 from otel_bridge.model.stream import ClockFault, ClockSource, Stream
@@ -90,11 +90,8 @@ def inference_of(
     context = block.context
     if context is None:
         return Inference(root, attributes, method, error)
-    if not context.flags & _SAMPLED:
-        link = Link(context.trace_id, context.span_id, context.flags | _HAS_IS_REMOTE | _IS_REMOTE, context.state)
-        return Inference(root, attributes, method, error, link=link)
     inherited = context.flags & 0xFF | _HAS_IS_REMOTE
-    return Inference(
+    joined = Inference(
         root,
         attributes,
         method,
@@ -105,6 +102,13 @@ def inference_of(
         root_flags=inherited | _IS_REMOTE,
         state=context.state,
     )
+    return joined if context.flags & _SAMPLED else apart(joined)
+
+
+def apart(joined: Inference) -> Inference:
+    """An inference in the app's trace as a trace of its own, with a link to the app's span."""
+    link = Link(joined.trace_id, joined.parent, joined.root_flags, joined.state)
+    return replace(joined, trace_id=b"", parent=b"", flags=_OWN_FLAGS, root_flags=_OWN_FLAGS, state="", link=link)
 
 
 def _root_attributes(stream: Stream, block: Block, moved_ns: int) -> tuple[tuple[str, at.Value], ...]:

@@ -24,10 +24,11 @@ from otel_bridge.spans.tree import NOWHERE, Tree
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Decoded metadata as attributes, and the same as a fragment of a serialised `Span`."""
+    """Decoded metadata as attributes, the same as a fragment of a serialised `Span`, and how many of its texts were cut."""
 
     attributes: tuple[tuple[str, at.Value], ...]
     encoded: bytes
+    cuts: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

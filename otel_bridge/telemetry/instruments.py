@@ -77,6 +77,9 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         ("decoder", "reason"),
     ),
     Instrument("otel_bridge.clock.unconverted_events", C, "{event}", "Events not converted.", ("converter", "reason")),
+    Instrument(
+        "otel_bridge.spans.cut_texts", C, "{text}", "Texts of spans and resources that were cut to 2,048 bytes or less."
+    ),
     # Exporter: spans.
     Instrument("otel_bridge.exporter.sent_spans", C, "{span}", "Spans that the back end took."),
     Instrument("otel_bridge.exporter.send_failed_spans", C, "{span}", "Spans given up or refused, by reason.", ("reason",)),

@@ -31,6 +31,7 @@ class Books:
 
     emitted_events: int = 0
     emitted_spans: int = 0
+    cut_texts: int = 0
     drops: Counter[str] = field(default_factory=Counter)
     statuses: Counter[str] = field(default_factory=Counter)
 
@@ -46,6 +47,10 @@ class Books:
     def resolved(self, events: int, status: str, delegate: str) -> None:  # noqa: ARG002 - as the protocol says
         """Delegate events got a status."""
         self.statuses[status] += events
+
+    def cut(self, texts: int) -> None:
+        """Texts were cut."""
+        self.cut_texts += texts
 
 
 class BackEnd:

@@ -1,0 +1,24 @@
+"""
+How many texts of a scene were cut to what back ends take.
+
+Invariant: a text counts once for each span that shows it; those of a resource count once a pass for each request that has it.
+"""
+
+import numpy as np
+
+from otel_bridge.spans import attributes as at
+from otel_bridge.spans.scene import Scene
+from otel_bridge.spans.tree import NOWHERE
+
+
+def count_cuts(scene: Scene) -> int:
+    """The texts that were cut in all spans and resources of a scene."""
+    shown = ~scene.counters.silent
+    faced = shown.copy()
+    faced[scene.tree.root[scene.tree.root != NOWHERE]] = False  # a root shows its inference's face
+    of_template = np.array([each.cuts for each in scene.templates] or [0], np.int64)
+    of_metadata = np.array([*(each.cuts for each in scene.metadata), 0], np.int64)  # -1 is the 0 at the end
+    of_inference = np.array([each.root.cuts + at.count_cuts(each.attributes) for each in scene.inferences] or [0], np.int64)
+    spans = of_template[scene.template[faced]].sum() + of_metadata[scene.decoded[shown]].sum()
+    spans += of_inference[scene.inference[scene.has_root_span]].sum()
+    return int(spans) + sum(map(at.count_cuts, scene.resources))

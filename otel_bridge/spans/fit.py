@@ -1,0 +1,99 @@
+"""
+Traces of a size that back ends take (Tempo refuses what is over 5 MB in a trace; viewers get slow long before).
+
+Invariants
+* A trace that the bridge makes has at most `Limits.spans` spans and about `Limits.size` bytes: an inference that has more is
+  rolled up (spans/rollup.py). A part of a split inference is rolled up for itself, within its calls alone.
+* In an app's trace one request has no more than that: the inferences beyond, in the order of the request, are traces of their
+  own with a link to the app's span. A part of a split inference stays, since other parts name its spans as parents. What the
+  app itself or other requests add to the trace is not known here.
+* What is done follows from the request, whatever is resolved with it. A request that is resolved in several passes is one, by
+  what `Taken` remembers.
+* Nothing is lost: each event still counts once (`Counters.borne`).
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otel_bridge.spans.inference import apart
+from otel_bridge.spans.rollup import roll_up
+from otel_bridge.spans.scene import Scene
+from otel_bridge.spans.tree import NOWHERE
+
+_HEAD_BYTES = 90
+_MOVED_BYTES = 170
+"""About what the ids and times of a span take, and the ticks of one that does not lie where they say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one trace: spans, and their bytes without what they share."""
+
+    spans: int = 5_000
+    size: int = 4_000_000
+
+
+LIMITS = Limits()
+
+Taken = dict[tuple[int, bytes], tuple[int, int]]
+"""Spans and bytes of requests (by `id` of their `Stream`, which is alive as long as this) in the app's traces (by trace id)."""
+
+
+def fit(scene: Scene, taken: Taken | None = None, limits: Limits = LIMITS) -> Scene:
+    """
+    The scene whose traces are within the limits; the given one stays.
+
+    `taken` is what the requests' earlier passes took, and is added to.
+    """
+    spans, size = _measure(scene)
+    large = (spans > limits.spans) | (size > limits.size)
+    if large.any():
+        scene = roll_up(scene, np.flatnonzero(large), sizes_of(scene), limits.spans, limits.size)
+        spans, size = _measure(scene)
+    foreign = np.array([bool(each.trace_id) for each in scene.inferences], np.bool_)
+    shared = np.flatnonzero(foreign[scene.inference])
+    return _leave_full_traces(scene, shared, spans, size, {} if taken is None else taken, limits)
+
+
+def sizes_of(scene: Scene) -> NDArray[np.int64]:
+    """int64[n]: about the bytes of each row's span."""
+    template = np.array([len(each.encoded) for each in scene.templates] or [0], np.int64)
+    size = _HEAD_BYTES + template[scene.template] + _MOVED_BYTES * scene.timeline.moved
+    for column, encoded in (
+        (scene.decoded, [each.encoded for each in scene.metadata]),
+        (scene.counters.said, scene.counters.encoded),
+    ):
+        if encoded:
+            size += np.array([*map(len, encoded), 0], np.int64)[column]  # -1 is the 0 at the end
+    return size
+
+
+def _measure(scene: Scene) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of each block: spans, and about their bytes."""
+    blocks = len(scene.batch.blocks)
+    shown = ~scene.counters.silent
+    made = scene.has_root_span & (scene.tree.root == NOWHERE)
+    spans = np.bincount(scene.tree.block[shown], minlength=blocks) + made
+    size = np.zeros(blocks, np.int64)
+    np.add.at(size, scene.tree.block[shown], sizes_of(scene)[shown])
+    return spans, size
+
+
+def _leave_full_traces(
+    scene: Scene, shared: NDArray[np.int64], spans: NDArray[np.int64], size: NDArray[np.int64], taken: Taken, limits: Limits
+) -> Scene:
+    """The inferences of `shared` (blocks in an app's trace) that are beyond the limits as traces of their own."""
+    inferences, inference = list(scene.inferences), scene.inference.copy()
+    for block in shared.tolist():
+        joined = scene.inference_at(block)
+        key = id(scene.batch.streams[scene.batch.blocks[block].stream]), joined.trace_id
+        before = taken.get(key, (0, 0))
+        after = taken[key] = before[0] + int(spans[block]), before[1] + int(size[block])
+        if (after[0] > limits.spans or after[1] > limits.size) and scene.batch.blocks[block].part is None:
+            inference[block] = len(inferences)
+            inferences.append(apart(joined))
+    if len(inferences) == len(scene.inferences):
+        return scene
+    return replace(scene, inferences=tuple(inferences), inference=inference)
