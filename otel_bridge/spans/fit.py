@@ -12,28 +12,19 @@ Invariants
 * Nothing is lost: each event still counts once (`Counters.borne`).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.spans.inference import apart
-from otel_bridge.spans.rollup import roll_up
+from otel_bridge.spans.rollup import Limits, roll_up
 from otel_bridge.spans.scene import Scene
 from otel_bridge.spans.tree import NOWHERE
 
 _HEAD_BYTES = 90
 _MOVED_BYTES = 170
 """About what the ids and times of a span take, and the ticks of one that does not lie where they say."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Of one trace: spans, and their bytes without what they share."""
-
-    spans: int = 5_000
-    size: int = 4_000_000
-
 
 LIMITS = Limits()
 
@@ -50,11 +41,9 @@ def fit(scene: Scene, taken: Taken | None = None, limits: Limits = LIMITS) -> Sc
     spans, size = _measure(scene)
     large = (spans > limits.spans) | (size > limits.size)
     if large.any():
-        scene = roll_up(scene, np.flatnonzero(large), sizes_of(scene), limits.spans, limits.size)
+        scene = roll_up(scene, np.flatnonzero(large), sizes_of(scene), limits)
         spans, size = _measure(scene)
-    foreign = np.array([bool(each.trace_id) for each in scene.inferences], np.bool_)
-    shared = np.flatnonzero(foreign[scene.inference])
-    return _leave_full_traces(scene, shared, spans, size, {} if taken is None else taken, limits)
+    return _leave_full_traces(scene, spans, size, {} if taken is None else taken, limits)
 
 
 def sizes_of(scene: Scene) -> NDArray[np.int64]:
@@ -81,17 +70,16 @@ def _measure(scene: Scene) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return spans, size
 
 
-def _leave_full_traces(
-    scene: Scene, shared: NDArray[np.int64], spans: NDArray[np.int64], size: NDArray[np.int64], taken: Taken, limits: Limits
-) -> Scene:
-    """The inferences of `shared` (blocks in an app's trace) that are beyond the limits as traces of their own."""
+def _leave_full_traces(scene: Scene, spans: NDArray[np.int64], size: NDArray[np.int64], taken: Taken, limits: Limits) -> Scene:
+    """The inferences that are beyond the limits of the app's trace as traces of their own."""
+    in_app = np.array([bool(each.trace_id) for each in scene.inferences], np.bool_)
     inferences, inference = list(scene.inferences), scene.inference.copy()
-    for block in shared.tolist():
-        joined = scene.inference_at(block)
-        key = id(scene.batch.streams[scene.batch.blocks[block].stream]), joined.trace_id
+    for block in np.flatnonzero(in_app[scene.inference]).tolist():
+        joined, said = scene.inference_at(block), scene.batch.blocks[block]
+        key = id(scene.batch.streams[said.stream]), joined.trace_id
         before = taken.get(key, (0, 0))
         after = taken[key] = before[0] + int(spans[block]), before[1] + int(size[block])
-        if (after[0] > limits.spans or after[1] > limits.size) and scene.batch.blocks[block].part is None:
+        if (after[0] > limits.spans or after[1] > limits.size) and said.part is None:
             inference[block] = len(inferences)
             inferences.append(apart(joined))
     if len(inferences) == len(scene.inferences):

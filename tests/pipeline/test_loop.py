@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.scenes import batch_of, batches, call, execute, runtime, spans_in, stages_with
+from support.scenes import batch_of, batches, call, delegated, execute, runtime, spans_in, stages_with
 
 from otel_bridge.errors import BackEndUnavailable, ExportRejected
 from otel_bridge.export.protocol import Sent
-from otel_bridge.model.events import EventBatch, concatenate
+from otel_bridge.model.events import EventBatch, TraceContext, concatenate
 from otel_bridge.pipeline.loop import BATCH_EVENTS, Pipeline
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spans.assemble import Payload
@@ -159,6 +159,27 @@ def test_a_large_batch_is_resolved_in_passes_of_bounded_size(run: Run) -> None:
     books = run(drain([large], BackEnd(), Watched(whole._mappings, whole._decoders, 10**6)))
     assert (books.emitted_events, sum(sizes)) == (10_000, 10_000)
     assert max(sizes) <= BATCH_EVENTS
+
+
+def test_the_inferences_of_an_apps_trace_are_one_request_over_all_passes(run: Run) -> None:
+    """Of 10,000 events in the trace of the app, not more than a trace may have stay there, and all are emitted."""
+    large = concatenate([inference(n, 50) for n in range(200)])
+    context = TraceContext(b"t" * 16, b"s" * 8, 1)
+    blocks = tuple(replace(block, stream=0, context=context) for block in large.blocks)
+    back_end = BackEnd()
+    books = run(drain([replace(large, streams=large.streams[:1], blocks=blocks)], back_end, stages_with()))
+    spans = spans_in([Payload(data, 0, 0) for data in back_end.taken])
+    sizes = Counter(span.trace_id for span in spans)
+    assert (books.emitted_events, len(spans)) == (10_000, 10_000)
+    assert sizes.pop(context.trace_id) == 5_000
+    assert set(sizes.values()) == {50}
+
+
+def test_cut_texts_are_told(run: Run) -> None:
+    """Once for each span."""
+    name = "x" * 3_000
+    events = [delegated(name, 0, 1, 2), delegated(name, 0, 2, 3), runtime("Method::execute", 0, 99)]
+    assert run(drain([batch_of((execute(), events))], BackEnd(), stages_with())).cut_texts == 2
 
 
 def test_partial_success_is_counted(run: Run) -> None:
