@@ -76,6 +76,15 @@ def test_runs_of_one_instruction_are_one_span() -> None:
     assert (said(kernel)[at.ROLLUP_COUNT], said(kernel)[at.ROLLUP_DURATION_NS]) == (10, 300)
 
 
+def test_what_only_a_later_run_has_lies_in_the_span_of_all_runs() -> None:
+    """A parent's span bears the id of the first run."""
+    runs = [call("JF_CALL", 3, 0, 10), scope("Something", 3, 21, 22), call("JF_CALL", 3, 20, 30)]
+    spans = fitted(stages_with().run(batch_of((execute(), [*runs, runtime("Method::execute", 0, 40)]))), 3)
+    by_name = {span.name: span for span in spans}
+    assert by_name["Something"].parent_span_id == by_name["JF_CALL"].span_id
+    assert said(by_name["JF_CALL"])[at.ROLLUP_COUNT] == 2
+
+
 def test_within_the_limits_nothing_changes() -> None:
     """Not one byte, and nothing is declared."""
     scene = stages_with().run(inference(10))
@@ -124,7 +133,8 @@ def test_counts_are_conserved_and_no_span_is_an_orphan(batch: EventBatch, limit:
     shown = int((~scene.counters.silent).sum())
     assert sum(said(span).get(at.ROLLUP_COUNT, 1) for span in spans) == shown + made
     ids = {span.span_id for span in spans}
-    assert len(ids) == len(spans)
+    if len({span.span_id for span in before}) == len(before):  # a sender may number its parts wrongly
+        assert len(ids) == len(spans)
     parents = {span.parent_span_id for span in before} - {span.span_id for span in before}
     assert {span.parent_span_id for span in spans} - ids <= parents | {b""}
     if not is_part(scene):
