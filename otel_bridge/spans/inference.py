@@ -7,7 +7,7 @@ Invariant: inferences that say the same share one object, so what is made from i
 from dataclasses import dataclass, replace
 
 from otel_bridge.model.events import Block, BlockKind
-from otel_bridge.model.stream import ClockFault, ClockSource, Stream
+from otel_bridge.model.stream import LATEST_NS, ClockFault, ClockSource, Stream
 from otel_bridge.spans import attributes as at
 from otel_bridge.spans.compile import Template
 
@@ -121,8 +121,9 @@ def _root_attributes(stream: Stream, block: Block, moved_ns: int) -> tuple[tuple
     fault = stream.clock_fault
     if moved_ns:
         source, fault = ClockSource.RECEIPT, ClockFault.FUTURE
-    if stream.correction_ns + moved_ns:
-        said.append((at.CLOCK_CORRECTION_NS, stream.correction_ns + moved_ns))
+    correction_ns = max(stream.correction_ns + moved_ns, -LATEST_NS)  # two absurd words may add up to more than int64
+    if correction_ns:
+        said.append((at.CLOCK_CORRECTION_NS, correction_ns))
     if source is not ClockSource.ANCHOR:
         said.append((at.CLOCK_SOURCE, source.value))
     if fault is not None:

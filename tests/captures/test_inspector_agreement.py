@@ -20,7 +20,7 @@ from support.differences import documented, explained
 from support.jaeger import StoredSpan
 from support.spans import TICK_ZERO_NS, resolve_dump
 
-from otel_bridge.cli.inspect import inspect
+from otel_bridge.cli.main import otel_bridge
 
 NS_PER_MS = 1_000_000
 RECORD_OF = {"p50 (ms)": "p50_ns", "p90 (ms)": "p90_ns", "avg (ms)": "mean_ns", "min (ms)": "min_ns", "max (ms)": "max_ns"}
@@ -71,8 +71,8 @@ def records(capture_id: str) -> list[dict[str, Any]]:
     """What `inspect --format json` prints."""
     capture = CAPTURES[capture_id]
     mapping = FIXTURES / capture.model / "model.etrecord"
-    command = [str(capture.path), "--mapping", str(mapping), "--format", "json"]
-    return list(json.loads(CliRunner().invoke(inspect, command, catch_exceptions=False).stdout))
+    command = ["inspect", str(capture.path), "--mapping", str(mapping), "--format", "json"]
+    return list(json.loads(CliRunner().invoke(otel_bridge, command, catch_exceptions=False).stdout))
 
 
 @cache

@@ -16,7 +16,7 @@ from support.differences import documented
 from support.etdump_writer import AllocationEvent, Event, ProfileEvent, RunData, write_etdump
 from support.spans import resolve_dump
 
-from otel_bridge.cli.inspect import inspect
+from otel_bridge.cli.main import otel_bridge
 
 MAPS = {
     "debug_handle_map": {"forward": {"0": [1, 2, 3], "1": 4}},
@@ -47,8 +47,8 @@ class Rows:
     def __call__(self, *blocks: Sequence[Event], options: Sequence[str] = ()) -> dict[tuple[Any, Any], dict[str, Any]]:
         """The records by (instruction, event)."""
         self._dump.write_bytes(write_etdump([RunData("Execute", events) for events in blocks]))
-        command = [str(self._dump), "--mapping", str(self._maps), "--format", "json", *options]
-        done = CliRunner().invoke(inspect, command, catch_exceptions=False)
+        command = ["inspect", str(self._dump), "--mapping", str(self._maps), "--format", "json", *options]
+        done = CliRunner().invoke(otel_bridge, command, catch_exceptions=False)
         self.stderr = done.stderr
         records = json.loads(done.stdout)
         found = {(record["instruction"], record["event"]): record for record in records}

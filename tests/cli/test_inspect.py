@@ -12,7 +12,7 @@ from support.etdump_writer import DebugEvent, ProfileEvent, RunData, write_etdum
 
 COLUMNS = [
     "subject", "instruction", "event", "count", "min_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns", "mean_ns", "share",
-    "status", "delegate", "handles", "operators", "module_path",
+    "status", "time_quality", "delegate", "handles", "operators", "module_path",
 ]  # fmt: skip
 HOSTILE = ["[/red]", "[bold]x", "a\x1b[31mred\x1b[0m", "new\nline", "tab\t", "\u202eabc", "bell\x07", "=1+1", "é"]
 

@@ -1,4 +1,4 @@
-"""Every row of the table of bad times in docs/next/time.md: sent as a device would, and looked at as a back end does."""
+"""Every row of the table of bad times in docs/bad-input.md: sent as a device would, and looked at as a back end does."""
 
 from dataclasses import dataclass
 
@@ -94,7 +94,7 @@ def anchored_end_ns(sent: Sent) -> int:
 
 def rows() -> dict[str, dict[str, str]]:
     """The table of the page, by what was sent."""
-    return {row["sent"]: row for row in table("docs/next/time.md", "sent", "ends", at.CLOCK_SOURCE, at.CLOCK_FAULT)}
+    return {row["sent"]: row for row in table("docs/bad-input.md", "sent", "ends", at.CLOCK_SOURCE, at.CLOCK_FAULT)}
 
 
 def test_every_row_is_sent() -> None:

@@ -3,30 +3,41 @@
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
+import click
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from support.engines import ROOT
 from support.pages import table
 
 from otel_bridge import errors
 from otel_bridge.app.offline import Offline
-from otel_bridge.backends.facts import BACKENDS, TimeQuality
+from otel_bridge.backends.backend import TimeQuality
+from otel_bridge.backends.table import CALL_ONLY, WITH_RULES, read
 from otel_bridge.cli.main import otel_bridge
 from otel_bridge.config.bridge import SECTIONS
 from otel_bridge.etdump.result import Rejection
 from otel_bridge.export.protocol import TOO_LARGE
 from otel_bridge.mapping.source import read_source
 from otel_bridge.metadata.builtin import BUILTIN
+from otel_bridge.metadata.table import ENTRY_POINTS
 from otel_bridge.model.resolution import Status
 from otel_bridge.spans import attributes as at
 from otel_bridge.spans.reference import build
+from otel_bridge.spool.lot import LotLimits
 from otel_bridge.telemetry.instruments import INSTRUMENTS
 from otel_bridge.v1 import mapping_pb2, profiling_pb2
 from otel_bridge.wire.http import _PARAMETERS
 from otel_bridge.wire.status import CODES
 
 PROTOCOL, ATTRIBUTES, OPERATIONS = "docs/protocol.md", "docs/attributes.md", "docs/operations.md"
+BACKENDS, METADATA, TIME = "docs/backends.md", "docs/metadata.md", "docs/time.md"
+
+RULES = {"xnnpack.node_order", "qnn.unit_suffix"}
+"""Names of the rules by which an event is `derived`."""
+
+MODULE_OF_DECODERS = ast.parse((ROOT / "otel_bridge" / "metadata" / "table.py").read_text())
 
 
 def test_attributes() -> None:
@@ -38,8 +49,12 @@ def test_attributes() -> None:
     assert not resource & spans
 
 
+PREFIXED = rf"^({re.escape(at.METADATA_PREFIX)}|{re.escape(at.COUNTER_PREFIX)}).+"
+"""Attributes of which the table has the beginning."""
+
 TYPES = {
     "string_value": {"string"},
+    "bool_value": {"bool"},
     "int_value": {"int"},
     "double_value": {"double"},
     "array_value.int_value": {"int[]"},
@@ -52,7 +67,7 @@ def test_types_of_attributes(fixtures: Path) -> None:
     told = {row["attribute"]: set(row["type"].split(" or ")) for row in table(ATTRIBUTES, "attribute", "type", "on", "meaning")}
     seen = set()
     for attribute in (attribute for dump in fixtures.glob("*/run.etdp") for attribute in span_attributes(dump)):
-        key = re.sub(rf"^{re.escape(at.METADATA_PREFIX)}.+", f"{at.METADATA_PREFIX}<key>", attribute.key)
+        key = re.sub(PREFIXED, r"\1<key>", attribute.key)
         assert TYPES[kind_of(attribute.value)] <= told[key], key
         seen.add(key)
     assert {at.METHOD_NAME, at.DEBUG_HANDLES, at.OPERATOR_NAMES, at.METADATA_PREFIX + "<key>", at.TIME_DURATION_NS} <= seen
@@ -82,22 +97,65 @@ def test_statuses_of_resolution() -> None:
     ]
 
 
-def test_what_is_said_to_be_missing_is() -> None:
-    """README.md says that no rule derives: nothing in the code does."""
-    assert "there is no rule yet" in (ROOT / "README.md").read_text()
-    users = [path for path in (ROOT / "otel_bridge").rglob("*.py") if "Status.DERIVED" in path.read_text()]
-    assert users == []
+def test_rules_that_derive() -> None:
+    """The attribute of the rule names each one that the code has."""
+    (row,) = [row for row in table(ATTRIBUTES, "attribute", "type", "on", "meaning") if row["attribute"] == at.RESOLUTION_RULE]
+    for rule in RULES:
+        assert f"`{rule}`" in row["meaning"]
+
+
+def test_rules_are_those_that_the_code_has() -> None:
+    """A module that has a rule has it as `RULE`."""
+    found = {
+        node.value.value
+        for path in (ROOT / "otel_bridge").rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "RULE"
+        if isinstance(node.value, ast.Constant)
+    }
+    assert found == RULES
 
 
 def test_time_quality() -> None:
-    """Each word for the worth of times is explained, and stands with the backends that have it."""
-    rows = {
-        row["executorch.time.quality"]: row["backends"]
-        for row in table(ATTRIBUTES, "executorch.time.quality", "means", "backends")
-    }
-    assert set(rows) == {quality.value for quality in TimeQuality}
-    for name, backend in BACKENDS.items():
-        assert name.removesuffix("Backend").lower() in re.sub(r"[ -]", "", rows[backend.time_quality.value].lower()), name
+    """Each word for the worth of times is explained."""
+    rows = [row["executorch.time.quality"] for row in table(TIME, "executorch.time.quality", "means")]
+    assert rows == [quality.value for quality in TimeQuality]
+
+
+LOGGED: dict[str, tuple[int | str, ...]] = {
+    "XnnpackBackend": ("Convolution (NHWC, F32) IGEMM #1",),
+    "VulkanBackend": ("ETVK_EXECUTE", '{"kernel_name": "conv2d"}'),
+    "CoreMLBackend": ("x_1:ios17.conv",),
+    "QnnBackend": ("Accelerator (execute) time (us)",),
+    "NeutronBackend": (0,),
+    "VgfBackend": ("VGF_EXECUTE", "VGF_NEURAL_STATISTICS"),
+}
+"""What backends log whose events have times."""
+
+
+def test_backends() -> None:
+    """The table has each backend that is known, and says what its times are worth."""
+    told: dict[str, set[str]] = {}
+    name = ""
+    for row in table(BACKENDS, "backend id", "identifiers", "times", "resolution", "metadata"):
+        name = row["backend id"] or name
+        words = set(re.findall(r"\w+", row["times"])) & {quality.value for quality in TimeQuality}
+        for each in re.findall(r"\w+Backend", name) or ["any other"]:
+            told.setdefault(each, set()).update(words)
+    assert set(told) == {*WITH_RULES, *CALL_ONLY, "any other"}
+    assert told["any other"] == {TimeQuality.UNKNOWN.value}
+    for backend, identifiers in LOGGED.items():
+        assert told[backend] == {read(backend, each).timing.quality.value for each in identifiers}, backend
+
+
+def test_order_of_decoders() -> None:
+    """The page and the module that chooses a decoder list as many ranks, in one order."""
+    ranks = re.findall(r"^\d\. (.+)$", (ROOT / METADATA).read_text(), re.MULTILINE)
+    assert len(ranks) == len(re.findall(r"^\d\. ", str(ast.get_docstring(MODULE_OF_DECODERS)), re.MULTILINE))
+    for word, rank in zip(
+        ("names for the backend", "declares", "names for all", ENTRY_POINTS, "known", "auto"), ranks, strict=True
+    ):
+        assert word in rank, rank
 
 
 def test_instruments() -> None:
@@ -113,9 +171,20 @@ def test_sections_of_the_settings() -> None:
 
 
 def test_commands() -> None:
-    """The README lists each command."""
-    listed = {row["command"].removeprefix("otel-bridge ") for row in table("README.md", "command", "does")}
-    assert listed == set(otel_bridge.commands)
+    """The README lists each command, and those of `mapping` and `config`."""
+    rows = {row["command"].removeprefix("otel-bridge "): row["does"] for row in table("README.md", "command", "does")}
+    assert set(rows) == set(otel_bridge.commands)
+    for name in ("mapping", "config"):
+        group = otel_bridge.commands[name]
+        assert isinstance(group, click.Group)
+        assert set(group.commands) <= set(re.findall(r"\w+", rows[name]))
+
+
+def test_reasons_of_events_that_waited() -> None:
+    """The table of instruments and the section on parking name bounds; the lot has those."""
+    limits = {each.name.removeprefix("max_") for each in fields(LotLimits)} - {"age_s", "builds"}
+    section = (ROOT / OPERATIONS).read_text().partition("## Events before their mapping")[2].partition("\n## ")[0]
+    assert {limit for limit in limits if f"max_{limit}`" in section} == limits
 
 
 def test_parameters_of_the_http_door() -> None:

@@ -28,7 +28,7 @@ def project_files() -> Iterator[Path]:
                 hidden = path.name.startswith(".") and path.name != ".ci"
                 if not hidden and path.name not in MADE_BY_TOOLS and not path.name.endswith(".egg-info"):
                     folders.append(path)
-            else:
+            elif path.name != ".git":  # a file, in a second work tree
                 yield path
 
 

@@ -1,20 +1,15 @@
 """XNNPACK per operator, from the files of an export to the spans."""
 
-import json
-from pathlib import Path
-
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.captures import CAPTURES, Capture, Event, operators_of
+from support.captures import CAPTURES, Capture, Event, node_handles, operators_of
 from support.jaeger import StoredSpan
 from support.mappings import FIXTURES
 from support.programs import Call, Kernel, Methods, write_program, xnnpack_payload
 from support.scenes import E, batch_of, call, delegated, execute, runtime, spans_in, stages_with
 from support.spans import TICK_ZERO_NS, by_id, decode, reference_spans, resolve_dump
 
-from otel_bridge.cli.main import otel_bridge
 from otel_bridge.mapping.etrecord import read_etrecord
 from otel_bridge.mapping.merge import merge
 from otel_bridge.mapping.pte import read_program
@@ -34,20 +29,6 @@ def merged(model: str) -> pb.MappingFile:
     program = read_program((folder / "model.pte").read_bytes())
     mapping = merge(read_etrecord((folder / "model.etrecord").read_bytes()), program)
     return pb.MappingFile(mapping=mapping, build_id=program.build_id)
-
-
-def expected(run: Capture, program: pb.Mapping) -> dict[int, int]:
-    """The handle of each event of XNNPACK by its number in the dump; in the captures the n-th event is of the n-th node."""
-    nodes = {(method.name, each.id): each.nodes for method in program.methods for each in method.instructions}
-    counted: dict[tuple[int, int | None], int] = {}
-    handles = {}
-    for event in run.events:
-        if event.identifier is not None and run.delegate_of(event) == XNNPACK:
-            position = counted.get((event.block, event.instruction), 0)
-            counted[event.block, event.instruction] = position + 1
-            handles[event.number] = nodes[run.method_of(event) or "", event.instruction or 0][position].handle
-    assert all(len(nodes[run.methods[block], number or 0]) == count for (block, number), count in counted.items())
-    return handles
 
 
 def check(run: Capture, pairs: list[tuple[Event, StoredSpan]], handles: dict[int, int], *, operators: bool) -> None:
@@ -72,7 +53,7 @@ def test_every_capture(name: str) -> None:
     run = CAPTURES[name]
     file = merged(run.model)
     resolved = resolve_dump(run.dump, file)
-    check(run, run.pair(resolved.spans, TICK_ZERO_NS), expected(run, file.mapping), operators=True)
+    check(run, run.pair(resolved.spans, TICK_ZERO_NS), node_handles(run, file.mapping), operators=True)
     assert by_id(resolved.spans) == by_id(reference_spans(resolved.scene))
 
 
@@ -82,7 +63,7 @@ def test_program_alone(name: str) -> None:
     run = CAPTURES[name]
     file = read_source((FIXTURES / run.model / "model.pte").read_bytes())
     resolved = resolve_dump(run.dump, file)
-    check(run, run.pair(resolved.spans, TICK_ZERO_NS), expected(run, file.mapping), operators=False)
+    check(run, run.pair(resolved.spans, TICK_ZERO_NS), node_handles(run, file.mapping), operators=False)
 
 
 def test_without_nodes_nothing_is_derived() -> None:
@@ -217,57 +198,3 @@ def test_rows_are_split_by_meaning() -> None:
         ("Add (ND) #2", (4,), 3),
         ("Clamp (NC) #1", (3,), 2),
     ]
-
-
-def run(*arguments: object) -> str:
-    """What a command prints to stdout; AssertionError where it fails."""
-    done = CliRunner().invoke(otel_bridge, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-@pytest.mark.parametrize("model", ["xnn_mobile", "xnn_transformer"])
-def test_commands(model: str, tmp_path: Path) -> None:
-    """`mapping build --pte`, then `replay` and `inspect`: handles, rule and operators arrive; the build id is the program's."""
-    folder = FIXTURES / model
-    mapping = tmp_path / "model.mapping"
-    said = run("mapping", "build", folder / "model.etrecord", "--pte", folder / "model.pte", "-o", mapping)
-    assert read_program((folder / "model.pte").read_bytes()).build_id in said
-    assert " nodes" in said
-    run("replay", folder / "run.etdp", "--mapping", mapping, "--output", tmp_path / "spans.jsonl")
-    statuses: dict[str, int] = {}
-    for line in (tmp_path / "spans.jsonl").read_text().splitlines():
-        for resource in json.loads(line)["resourceSpans"]:
-            for span in resource["scopeSpans"][0]["spans"]:
-                said_by = {attribute["key"]: attribute["value"] for attribute in span.get("attributes", [])}
-                status = said_by.get("executorch.resolution.status", {}).get("stringValue")
-                if status:
-                    statuses[status] = statuses.get(status, 0) + 1
-                if status == "derived":
-                    assert said_by["executorch.resolution.rule"] == {"stringValue": RULE}
-    capture = CAPTURES[f"{model}/run"]
-    handles = expected(capture, read_source(mapping.read_bytes()).mapping)
-    without = sum(not handle for handle in handles.values())
-    assert statuses == {"derived": len(handles) - without} | ({"delegate": without} if without else {})
-    rows = json.loads(run("inspect", folder / "run.etdp", "--mapping", mapping, "--format", "json"))
-    assert {tuple(row["handles"]) for row in rows if row["status"] == "derived"} == {(h,) for h in handles.values() if h}
-
-
-def test_program_alone_on_the_command_line(tmp_path: Path) -> None:
-    """`mapping build MODEL.pte` needs nothing else; `--build-id` names the build where the devices have a name of their own."""
-    program = FIXTURES / "multi_method" / "model.pte"
-    said = run("mapping", "build", program, "-o", tmp_path / "a.json", "--name", "net")
-    assert "2 methods, 3 delegate calls, 0 identifiers, 3 nodes" in said
-    run("mapping", "build", program, "-o", tmp_path / "b.json", "--build-id", "mine", "--pte", program)
-    a, b = (read_source((tmp_path / name).read_bytes()) for name in ("a.json", "b.json"))
-    assert (a.mapping, a.build_id, b.build_id) == (b.mapping, read_program(program.read_bytes()).build_id, "mine")
-
-
-def test_foreign_program_on_the_command_line(tmp_path: Path) -> None:
-    """A program of another model than the ETRecord is refused, and nothing is written."""
-    etrecord, program = FIXTURES / "xnn_mobile" / "model.etrecord", FIXTURES / "xnn_transformer" / "model.pte"
-    command = ["mapping", "build", str(etrecord), "--pte", str(program), "-o", str(tmp_path / "x")]
-    done = CliRunner().invoke(otel_bridge, command)
-    assert done.exit_code != 0
-    assert "methods[forward].instructions[0]" in str(done.exception) + done.output
-    assert not (tmp_path / "x").exists()

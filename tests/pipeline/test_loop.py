@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.scenes import batch_of, batches, call, delegated, execute, runtime, spans_in, stages_with
+from support.spools import NOTHING
 
 from otel_bridge.errors import BackEndUnavailable, ExportRejected
 from otel_bridge.export.protocol import Sent
@@ -18,7 +19,6 @@ from otel_bridge.pipeline.loop import BATCH_EVENTS, Pipeline
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spans.assemble import Payload
 from otel_bridge.spans.scene import Scene
-from otel_bridge.spool.lot import LotLimits
 from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.spool.protocol import Record
 
@@ -91,9 +91,6 @@ def inference(position: int, events: int = 4) -> EventBatch:
     """A batch of one inference."""
     calls = [call("OPERATOR_CALL", n, n, n + 1) for n in range(events - 1)]
     return batch_of((execute(position), [*calls, runtime("Method::execute", 0, 99)]))
-
-
-NOTHING = LotLimits(1.0, 0, 0, 0, 0)
 
 
 async def everything(records: Sequence[Record]) -> list[Record]:

@@ -2,15 +2,14 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.mappings import mapping_of
 from support.scenes import STREAM, batch_of, call, delegated, execute, runtime
+from support.spools import ROOMY
 
 from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.memory import MemoryRegistry
@@ -19,14 +18,12 @@ from otel_bridge.model.events import EventBatch
 from otel_bridge.model.stream import ModelRef
 from otel_bridge.pipeline.parking import Parking, Policy
 from otel_bridge.pipeline.stages import Stages, count_by_status
-from otel_bridge.spool.lot import Lot, LotLimits
+from otel_bridge.spool.lot import LotLimits
 from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.spool.protocol import Record
 from otel_bridge.v1 import mapping_pb2 as pb
 
 Run = Callable[[Any], Any]
-
-ROOMY = LotLimits(max_age_s=60.0, max_bytes=10**9, max_events=10**6, max_bytes_per_build=10**9, max_events_per_build=10**6)
 
 
 class Books:
@@ -54,7 +51,7 @@ class Yard:
         self.time_s = 0.0
         self.books = Books()
         self.registry = MemoryRegistry()
-        mappings = CompiledMappings(self.registry, 10)
+        mappings = CompiledMappings(self.registry, 1 << 20)
         self.spool = MemorySpool(10**9, limits, now_s=lambda: self.time_s)
         self.parking = Parking(
             self.spool, self.registry, mappings, self.books, policy=policy, now_ns=lambda: int(self.time_s * 1e9)
@@ -272,67 +269,3 @@ def test_a_stop_lets_parked_events_go(run: Run) -> None:
 
     run(go())
     assert dict(yard.statuses) == {"no_mapping": 1}
-
-
-class LotAgainstModel(RuleBasedStateMachine):
-    """The lot keeps its bounds and loses nothing, against a list."""
-
-    def __init__(self) -> None:
-        """An empty lot of small bounds."""
-        super().__init__()
-        self.limits = LotLimits(10.0, 1000, 40, 400, 16, max_builds=3)
-        self.lot = Lot(self.limits)
-        self.model: list[tuple[str, int, int, float]] = []
-        self.now_s = 0.0
-        self.next = 0
-
-    @rule(ref=st.sampled_from("abcd"), events=st.integers(1, 12), size=st.integers(1, 300))
-    def offer(self, ref: str, events: int, size: int) -> None:
-        """Refused exactly where a bound would be broken."""
-        record = Record(self.next, batch_of((execute(), [runtime("e", 0, 1)] * events)))
-        mine = [each for each in self.model if each[0] == ref]
-        refs = {each[0] for each in self.model} | {ref}
-        fits = (
-            len(refs) <= self.limits.max_builds
-            and sum(e for _, _, e, _ in self._sized(self.model)) + events <= self.limits.max_events
-            and sum(e for _, _, e, _ in self._sized(mine)) + events <= self.limits.max_events_per_build
-            and sum(s for _, s, _, _ in self._sized(self.model)) + size <= self.limits.max_bytes
-            and sum(s for _, s, _, _ in self._sized(mine)) + size <= self.limits.max_bytes_per_build
-        )
-        assert fits == (self.lot.offer(ref, record, size, self.now_s) is None)
-        if fits:
-            self.model.append((ref, self.next, events, self.now_s + self.limits.max_age_s))
-            self.sizes[self.next] = size
-            self.next += 1
-
-    @rule(ref=st.sampled_from("abcd"))
-    def take(self, ref: str) -> None:
-        """All of a ref, in order."""
-        assert [n for r, n, _, _ in self.model if r == ref] == [record.number for record in self.lot.take(ref)]
-        self.model = [each for each in self.model if each[0] != ref]
-
-    @rule(seconds=st.floats(0, 12))
-    def expire(self, seconds: float) -> None:
-        """All whose time is up."""
-        self.now_s += seconds
-        due = {n for _, n, _, until in self.model if until <= self.now_s}
-        assert due == {record.number for record in self.lot.take_expired(self.now_s)}
-        self.model = [each for each in self.model if each[1] not in due]
-
-    @precondition(lambda self: self.model)
-    @invariant()
-    def counts(self) -> None:
-        """Events and bytes are those of what is held."""
-        assert sum(e for _, _, e, _ in self.model) == self.lot.events
-        assert sum(self.sizes[n] for _, n, _, _ in self.model) == self.lot.size_bytes
-
-    def _sized(self, entries: Sequence[tuple[str, int, int, float]]) -> list[tuple[str, int, int, float]]:
-        return [(ref, self.sizes[number], events, until) for ref, number, events, until in entries]
-
-    @property
-    def sizes(self) -> dict[int, int]:
-        """Bytes by record."""
-        return self.__dict__.setdefault("_sizes", {})
-
-
-TestLot = LotAgainstModel.TestCase

@@ -85,7 +85,7 @@ def test_a_reader_lingers_for_more_where_there_is_little(run: Run) -> None:
     """What comes within the time shares the haul; a full haul does not wait."""
 
     async def go() -> list[list[int]]:
-        spool = MemorySpool(10**6)
+        spool = MemorySpool(10**6, LIMITS)
         await spool.append(batch(1))
         reading = asyncio.create_task(spool.read(10, 0.05))
         await asyncio.sleep(0.01)

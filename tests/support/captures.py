@@ -235,3 +235,17 @@ def mapping_of(model: str) -> mapping_pb2.MappingFile:
 
 CAPTURES = {capture.id: capture for capture in map(Capture, sorted(FIXTURES.glob("*/*.etdp")))}
 """Every capture, by "model/dump"."""
+
+
+def node_handles(run: Capture, program: mapping_pb2.Mapping) -> dict[int, int]:
+    """The handle of each XNNPACK event by its number in the dump; in the captures the n-th event is of the n-th node."""
+    nodes = {(method.name, each.id): each.nodes for method in program.methods for each in method.instructions}
+    counted: dict[tuple[int, int | None], int] = {}
+    handles = {}
+    for event in run.events:
+        if event.identifier is not None and run.delegate_of(event) == "XnnpackBackend":
+            position = counted.get((event.block, event.instruction), 0)
+            counted[event.block, event.instruction] = position + 1
+            handles[event.number] = nodes[run.method_of(event) or "", event.instruction or 0][position].handle
+    assert all(len(nodes[run.methods[block], number or 0]) == count for (block, number), count in counted.items())
+    return handles

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import click
 import grpc
 import httpx
 from click.testing import CliRunner
@@ -20,8 +19,7 @@ from support.jaeger import Jaeger
 from support.processes import LOOPBACK, Process, free_ports
 from support.spans import TICK_ZERO_NS
 
-from otel_bridge.cli.mapping import mapping
-from otel_bridge.cli.send import send
+from otel_bridge.cli.main import otel_bridge
 from otel_bridge.etdump.read import read
 from otel_bridge.model.events import Block, BlockKind, TraceContext
 from otel_bridge.model.stream import Anchor, Clock, ModelRef, Stream
@@ -77,20 +75,20 @@ def running_bridge(jaeger: Jaeger, folder: Path) -> Iterator[Bridge]:
         bridge = Bridge(process, *addresses)
         process.wait_until(lambda: bridge.is_ready)
         for path in sorted(FIXTURES.glob("*/model.etrecord")):
-            run(mapping, "upload", path, "--model", path.parent.name, "--version", VERSION, "--server", bridge.grpc)
+            run("mapping", "upload", path, "--model", path.parent.name, "--version", VERSION, "--server", bridge.grpc)
         yield bridge
 
 
-def run(command: click.Command, *arguments: object) -> str:
-    """What a command of the command line prints; raises whatever ends it."""
-    done = CliRunner().invoke(command, list(map(str, arguments)), catch_exceptions=False, standalone_mode=False)
+def run(*arguments: object) -> str:
+    """What the command line prints; raises whatever ends it."""
+    done = CliRunner().invoke(otel_bridge, list(map(str, arguments)), catch_exceptions=False, standalone_mode=False)
     return done.stdout
 
 
 def send_file(bridge: Bridge, capture: Capture, service: str) -> None:
     """By `otel-bridge send`."""
     run(
-        send, capture.path, "--model", f"{capture.model}@{VERSION}", "--anchor", "0=2026-01-01T00:00:00Z",
+        "send", capture.path, "--model", f"{capture.model}@{VERSION}", "--anchor", "0=2026-01-01T00:00:00Z",
         "--resource", f"service.name={service}", "--resource", f"device.model.identifier={HARDWARE}", "--server", bridge.grpc,
     )  # fmt: skip
 

@@ -124,7 +124,8 @@ class Service:
     def ledger(self) -> Ledger:
         """The account of all acknowledged events, from /metrics."""
         names = ("receiver_accepted_events", "pipeline_emitted_events", "pipeline_dropped_events", "spool_events")
-        return Ledger(*(sum(self.counts(name).values()) for name in names))
+        accepted, emitted, dropped, waiting = (sum(self.counts(name).values()) for name in names)
+        return Ledger(accepted, emitted, dropped, waiting + sum(self.counts("spool_parked_events").values()))
 
     def settle(self) -> None:
         """Wait until every acknowledged event has ended."""
@@ -154,11 +155,12 @@ def running(folder: Path, sink: OtlpSink, *arguments: object, **settings: str) -
     A bridge that is ready.
 
     `settings` are variables: OTEL_EXPORTER_OTLP_*, or those of OTEL_BRIDGE_* without that prefix. The endpoint is that of the
-    sink's gRPC, unless a variable gives another.
+    sink's gRPC, unless a variable gives another. Events without a mapping go on at once, unless a variable lets them wait.
     """
     command: list[Any] = [PROGRAM, "serve", "--grpc", ANY_PORT, "--http", ANY_PORT, "--data-dir", folder / "data", *arguments]
     environment = {name if name.startswith("OTEL_") else f"OTEL_BRIDGE_{name}": value for name, value in settings.items()}
     environment.setdefault("OTEL_EXPORTER_OTLP_ENDPOINT", sink.grpc_endpoint)
+    environment.setdefault("OTEL_BRIDGE_PARKING__POLICY", "pass")
     process = Process(command, log=folder / "bridge.log", environment=environment)
     service = Service(process, sink)
     try:

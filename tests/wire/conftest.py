@@ -10,6 +10,7 @@ import grpc
 import httpx
 import pytest
 from support.requests import ANYTHING
+from support.spools import spool_of
 
 from otel_bridge.mapping.memory import MemoryRegistry
 from otel_bridge.model.events import EventBatch
@@ -83,9 +84,9 @@ Opened = Callable[..., AbstractAsyncContextManager[Doors]]
 async def _opened(
     *, limit_bytes: int = 1 << 20, spool_bytes: int = 1 << 20, build_of: BuildOf | None = None
 ) -> AsyncIterator[Doors]:
-    spool, tally, registry = MemorySpool(spool_bytes), Tally(), MemoryRegistry()
+    spool, tally, registry = spool_of(spool_bytes), Tally(), MemoryRegistry()
     intake = Intake(spool, ANYTHING, build_of or (lambda name, version: registry.build_of("", name, version)), tally)
-    handlers = (profiling_handler(intake, tally.request), mapping_handler(registry, tally.request))
+    handlers = (profiling_handler(intake, tally.request), mapping_handler(registry, list, lambda: None, tally.request))
     app = http_app(
         intake,
         max_request_bytes=limit_bytes,

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.batches import differences
-from support.requests import admitted, admitted_dump
-from support.scenes import E, batch_of, batches, delegated, execute
+from support.requests import ANYTHING, admitted, admitted_dump
+from support.scenes import NOON_NS, E, batch_of, batches, delegated, execute
 
 from otel_bridge.model.events import Block, BlockKind, EventBatch, EventKind
 from otel_bridge.model.stream import Anchor, Clock, ModelRef
 from otel_bridge.spans.attributes import OWN_PREFIXES
 from otel_bridge.v1 import profiling_pb2 as pb
+from otel_bridge.wire.admission import EXECUTORCH_NS
 from otel_bridge.wire.codec import request_of
 
 _texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -23,12 +24,13 @@ _values = (
 _keys = _texts.filter(lambda key: not key.startswith(OWN_PREFIXES))
 _attributes = st.dictionaries(_keys, _values, max_size=5).map(lambda kept: tuple(kept.items()))
 _u64 = st.integers(0, 2**64 - 1)
+LATEST_NS_AT_NOON = NOON_NS + ANYTHING.max_clock_error_ns
 _clocks = st.builds(
     Clock,
     st.integers(1, 2**64 - 1),
     st.integers(1, 2**64 - 1),
     st.integers(1, 64),
-    st.none() | st.builds(Anchor, _u64, st.integers(1, 2**64 - 1)),
+    st.none() | st.builds(Anchor, _u64, st.integers(EXECUTORCH_NS, LATEST_NS_AT_NOON)),
 )
 _models = st.builds(ModelRef, _texts, st.just("") | _texts, st.none() | _texts)
 
@@ -45,6 +47,7 @@ def _admissible(draw: st.DrawFn) -> EventBatch:
         resource=draw(_attributes),
         runtime_version=draw(st.none() | _texts),
         clocks=tuple(draw(st.lists(_clocks, min_size=2, max_size=4))),
+        latest_ns=LATEST_NS_AT_NOON,
     )
     stream = replace(stream, build=stream.model.build_id or "build")
     blocks = tuple(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.etdump_writer import ProfileEvent, RunData, write_etdump
 from support.requests import ANYTHING, a_request, admitted, admitted_dump
-from support.scenes import NOON_NS, STREAM, batch_of, delegated
+from support.scenes import NOON_NS, batch_of, delegated
 
 from otel_bridge.config.keys import allow
 from otel_bridge.config.sections import INFERENCE_KEYS, RESOURCE_KEYS
@@ -77,9 +77,9 @@ def test_zero_is_not_unset_where_it_says_something() -> None:
 
 def test_unset_fields_of_a_clock() -> None:
     """A clock of zeros counts nanoseconds in 64 bits; ticks without a time are no anchor, a time at tick 0 is one."""
-    clocks = [pb.Clock(), pb.Clock(anchor_ticks=5), pb.Clock(anchor_unix_ns=7, counter_bits=24, denominator=3)]
+    clocks = [pb.Clock(), pb.Clock(anchor_ticks=5), pb.Clock(anchor_unix_ns=NOON_NS, counter_bits=24, denominator=3)]
     (stream,) = admitted(pb.ExportEventsRequest(stream=pb.Stream(clocks=clocks))).batch.streams
-    assert stream.clocks == (Clock(1, 1, 64), Clock(1, 1, 64), Clock(1, 3, 24, Anchor(0, 7)))
+    assert stream.clocks == (Clock(1, 1, 64), Clock(1, 1, 64), Clock(1, 3, 24, Anchor(0, NOON_NS)))
 
 
 def test_an_upload_says_method_and_attributes_of_inferences() -> None:
@@ -145,9 +145,11 @@ def test_a_build_is_bound_at_admission(model: pb.ModelRef, asked: list[tuple[str
 )
 def test_a_wall_clock_is_corrected_beyond_the_bound(error_ns: int, *, corrected: bool) -> None:
     """The sender's wall clock is moved by its error, exactly and once for the request, only if that is over the bound."""
-    (stream,) = admitted(a_request(), receipt=Receipt(NOON_NS, NOON_NS - error_ns)).batch.streams
+    request = a_request()
+    anchored_ns = request.stream.clocks[0].anchor_unix_ns = NOON_NS - 60 * MINUTE_NS
+    (stream,) = admitted(request, receipt=Receipt(NOON_NS, NOON_NS - error_ns)).batch.streams
     assert stream.correction_ns == (error_ns if corrected else 0)
-    assert stream.clocks == STREAM.clocks
+    assert stream.clocks == (Clock(anchor=Anchor(0, anchored_ns)),)
     upload = pb.UploadETDumpRequest(etdump=DUMP, ended_at_unix_ns=NOON_NS - error_ns - 5)
     (stream,) = admitted_dump(upload, receipt=Receipt(NOON_NS, NOON_NS - error_ns)).batch.streams
     assert stream.ended_ns == NOON_NS - 5 - (0 if corrected else error_ns)
