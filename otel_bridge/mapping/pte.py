@@ -165,7 +165,7 @@ class _Reader:
         return self._nodes[key]
 
     def _check_segments(self) -> None:
-        """Refuses a file that ends before its segments do; one that is empty (a program without constants has it) lies nowhere."""
+        """Refuses a file that ends before its segments do. An empty one, as of a program without constants, lies nowhere."""
         self._allowance.claim(_SEGMENT_BYTES * len(self._segments), ".pte: segments")
         for number, segment in enumerate(self._segments):
             self._segment(segment, f".pte: segments[{number}]")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.captures import CAPTURES, FIXTURES
+from support.captures import CAPTURES
 from support.differences import documented
 from support.etdump_writer import ProfileEvent, RunData, write_etdump
 from support.inspections import Answer, Difference, Job, Pair, compare, mapping_from
@@ -253,7 +253,10 @@ def test_every_difference_is_documented(key: str, with_program: bool, sweep: Swe
 def test_every_rule_is_needed(sweep: Sweep) -> None:
     """Each rule has an entry on the page, and explains a difference that is there."""
     used = {
-        explanation(each, key) for key in KEYS for program in (False, True) for each in sweep.differences(key, with_program=program)
+        explanation(each, key)
+        for key in KEYS
+        for program in (False, True)
+        for each in sweep.differences(key, with_program=program)
     }
     assert used - {None} == {*RULES, "units", "forward-only", "debug-data", "repeats"}
     assert used <= documented().keys()
@@ -261,7 +264,9 @@ def test_every_rule_is_needed(sweep: Sweep) -> None:
 
 def test_a_record_of_several_methods_is_refused(sweep: Sweep) -> None:
     """The Inspector takes no ETRecord of several methods, with a `forward` among them or without; the bridge resolves each."""
-    assert {model: message in sweep.refused[model].error for model, message in NO_FORWARD.items()} == dict.fromkeys(NO_FORWARD, True)
+    assert {model: message in sweep.refused[model].error for model, message in NO_FORWARD.items()} == dict.fromkeys(
+        NO_FORWARD, True
+    )
     calls = {
         (found.pair.scene.inference_at(int(found.pair.scene.tree.block[found.pair.row])).method, found.pair.resolution.delegate)
         for found in sweep.differences("methods/run", with_program=False)

@@ -6,7 +6,6 @@ only a written one can show the difference.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ import pytest
 from support.captures import CAPTURES, FIXTURES
 from support.differences import documented
 from support.etdump_writer import AllocationEvent, Event, ProfileEvent, RunData, write_etdump
-from support.inspections import Answer, Job, mapping_from
-from support.spans import TICK_ZERO_NS, Resolved, resolve_dump
+from support.inspections import Answer, Both, Job, mapping_from
+from support.spans import TICK_ZERO_NS, resolve_dump
 
 from otel_bridge.report.table import Row, tabulate
 
@@ -45,22 +44,10 @@ WRITTEN: dict[str, Sequence[Sequence[Event]]] = {
     "branch": [[DELEGATE, KERNEL, EXECUTE], [DELEGATE, EXECUTE]],
     "wrapped": [[at(1, "OPERATOR_CALL", 2**32 - 6, 5), EXECUTE]],
     "reversed": [[at(1, "OPERATOR_CALL", 2**33, 5), EXECUTE]],
+    "counter": [[ProfileEvent(None, 0, 0, None, "heap (bytes)", b"", 0, 4096), DELEGATE, EXECUTE]],
     "allocation": [[AllocationEvent(allocator=1, size=64), KERNEL, EXECUTE]],
 }
 """Dumps of the model `numbers`: a delegate at 0 with identifiers 112, 12, 1 for handles 1, 2, 3; a kernel at 1 for handle 4."""
-
-
-@dataclass(frozen=True)
-class Both:
-    """Two answers to one dump."""
-
-    theirs: Answer
-    ours: Resolved
-
-    @property
-    def rows(self) -> dict[tuple[int | None, Any], Row]:
-        """The rows of `inspect`, by instruction and name; loading left out."""
-        return {(row.instruction, row.name): row for row in tabulate(self.ours.scene) if row.subject != "Default"}
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +63,13 @@ def both(models: Path, ask: Ask, tmp_path_factory: pytest.TempPathFactory) -> Ca
         jobs[name] = Job(path, models / "numbers" / "model.etrecord")
     answers = dict(zip(jobs, ask(list(jobs.values())), strict=True))
 
-    def asked(name: str, *, with_program: bool = False) -> Both:
+    def asked(name: str, *, with_program: bool = False, backend: str | None = None) -> Both:
         job = jobs[name]
         model = job.record.parent if job.record else job.dump.parent
-        return Both(answers[name], resolve_dump(job.dump.read_bytes(), mapping_from(model, with_program=with_program)))
+        mapping = mapping_from(model, with_program=with_program)
+        if backend is not None:
+            mapping.mapping.methods[0].instructions[0].delegate = backend
+        return Both(answers[name], resolve_dump(job.dump.read_bytes(), mapping))
 
     return asked
 
@@ -127,7 +117,7 @@ def test_start_times(both: Callable[[str], Both]) -> None:
     assert span.attributes["executorch.time.start_ticks"] == "1000"
 
 
-def test_unknown_lengths(both: Callable[[str], Both]) -> None:
+def test_unknown_lengths(both: Callable[..., Both]) -> None:
     """Ticks that nobody described are a thousand nanoseconds there; here the row says `unknown`, the span shows no length."""
     asked = both("toy_backend_str/run")
     assert asked.theirs.events()[0, "toy::unmapped#1"]["raw"] == [1000]
@@ -135,6 +125,9 @@ def test_unknown_lengths(both: Callable[[str], Both]) -> None:
     assert (row.max_ns, row.time_quality) == (1000, "unknown")
     assert (span.end_ns - span.start_ns, span.attributes["executorch.time.end_ticks"]) == (1, "2000")
     assert "executorch.time.duration_ns" not in span.attributes
+    asked = both("counter", backend="QnnBackend")
+    assert asked.theirs.events()[0, "heap (bytes)"]["raw"] == [4096]
+    assert asked.rows[0, "heap (bytes)"].max_ns == 0
 
 
 def test_reversed_times(both: Callable[[str], Both]) -> None:
@@ -150,7 +143,7 @@ def test_methods(both: Callable[[str], Both]) -> None:
     """`Execute` is all that is known there; here rows have the method's name."""
     asked = both("multi_method/run alone")
     assert {block["name"] for block in asked.theirs.blocks} == {"Default", "Execute"}
-    assert {row.subject for row in asked.rows.values()} == {"encode", "decode"}
+    assert {row.subject for row in asked.table} == {"encode", "decode"}
 
 
 def test_identifier_types(both: Callable[[str], Both]) -> None:
@@ -173,7 +166,11 @@ def test_runs(both: Callable[[str], Both]) -> None:
     """Two inferences that did not run the same are two blocks there, and one set of rows here."""
     asked = both("branch")
     assert [len(block["events"]) for block in asked.theirs.blocks] == [3, 2]
-    assert {row.name: row.count for row in asked.rows.values()} == {"DELEGATE_CALL": 2, "OPERATOR_CALL": 1, "Method::execute": 2}
+    assert {row.name: row.count for row in asked.rows.values()} == {
+        "DELEGATE_CALL": 2,
+        "OPERATOR_CALL": 1,
+        "Method::execute": 2,
+    }
 
 
 def test_debug_data(both: Callable[[str], Both]) -> None:
@@ -205,23 +202,20 @@ def test_operator_order(both: Callable[[str], Both]) -> None:
 
 
 def test_repeated_handles(both: Callable[[str], Both]) -> None:
-    """A handle of two nodes is there twice, and its operators four times; here it is there once, with two."""
+    """A batch norm, which shares its handle with the `getitem` of its result, is there twice; here it is there once."""
     asked = both("xnn_mobile/run")
     event, row = asked.theirs.events()[0, "DELEGATE_CALL"], asked.rows[0, "DELEGATE_CALL"]
-    (twice, *_) = [handle for handle in row.resolution.handles if event["handles"].count(handle) == 2]
-    own = [operator.name for operator in row.resolution.operators if operator.handle == twice]
-    assert (len(own), row.resolution.handles.count(twice)) == (2, 1)
-    assert len(event["operators"]) == sum(
-        sum(operator.handle == handle for operator in row.resolution.operators) for handle in event["handles"]
-    )
-    assert len(event["operators"]) > len(row.resolution.operators)
+    norm = "aten._native_batch_norm_legit_no_training.default"
+    assert event["operators"].count(norm) == 2 * names_of(row).count(norm) == 20
+    assert sorted(set(event["handles"])) == list(row.resolution.handles)
+    assert len(event["handles"]) == len(row.resolution.handles) + 10
 
 
 def test_long_op_types(both: Callable[[str], Both]) -> None:
     """A shortened text there from five on; the whole list here."""
     asked = both("xnnpack/run10")
     operators = names_of(asked.rows[0, "DELEGATE_CALL"])
-    shown = asked.theirs.events()[0, "DELEGATE_CALL"]["shown_operators"]
+    (shown,) = asked.theirs.events()[0, "DELEGATE_CALL"]["shown_operators"]
     assert len(operators) >= 5
     assert shown == f"['{operators[0]}', '{operators[1]}' ... '{operators[-1]}'] ({len(operators)} total)"
 
@@ -254,7 +248,7 @@ def test_forward_only(both: Callable[[str], Both]) -> None:
     """A record without `forward` ends it there; here each method is resolved."""
     asked = both("multi_method/run")
     assert asked.theirs.error == "KeyError: 'forward'"
-    assert {row.subject for row in asked.rows.values() if row.resolution.operators} == {"encode", "decode"}
+    assert {row.subject for row in asked.table if row.resolution.operators} == {"encode", "decode"}
 
 
 def test_xnnpack_operators(both: Callable[..., Both]) -> None:

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support.spans import TICK_ZERO_NS, resolve_dump
+from support.spans import TICK_ZERO_NS, Resolved, resolve_dump
 
 from otel_bridge.mapping.merge import merge
 from otel_bridge.mapping.pte import read_program
 from otel_bridge.mapping.source import read_source
 from otel_bridge.model.events import NO_INSTRUCTION, EventKind, Identifier
 from otel_bridge.model.resolution import Resolution
+from otel_bridge.report.table import Row, tabulate
 from otel_bridge.spans.place import UNKNOWN_NS
 from otel_bridge.spans.scene import Scene
 from otel_bridge.v1 import mapping_pb2
@@ -51,6 +52,24 @@ class Answer:
         by_place = {(event["instruction"], event["name"]): event for event in found}
         assert len(by_place) == len(found)
         return by_place
+
+
+@dataclass(frozen=True)
+class Both:
+    """The Inspector's answer to a dump, and the bridge's."""
+
+    theirs: Answer
+    ours: Resolved
+
+    @property
+    def rows(self) -> dict[tuple[int | None, Any], Row]:
+        """The rows of `inspect`, by instruction and name; loading left out."""
+        return {(row.instruction, row.name): row for row in self.table}
+
+    @property
+    def table(self) -> list[Row]:
+        """The rows of `inspect`; loading left out."""
+        return [row for row in tabulate(self.ours.scene) if row.subject != "Default"]
 
 
 @dataclass(frozen=True)

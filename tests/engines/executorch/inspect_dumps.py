@@ -2,8 +2,8 @@
 Ask ExecuTorch's Inspector about ETDumps.
 
 Usage: inspect_dumps.py JOBS.json ANSWERS.json
-A job is {"dump", "record" or null, "target": "ns" or "ms"}; its answer is {"error": text} or {"blocks": [...]}. What is said of an
-event is what the Inspector's own objects hold, and nothing is computed here.
+A job is {"dump", "record" or null, "target": "ns" or "ms"}; its answer is {"error": text} or {"blocks": [...]}.
+What is said of an event is what the Inspector's own objects hold; nothing is computed here.
 
 A program of its own: importing torch takes seconds, and what it warns of is no business of the tests.
 """

@@ -12,7 +12,6 @@ For each model: FOLDER/NAME/model.etrecord, model.pte and maps.json, as in tests
 
 import json
 import sys
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, final
 
@@ -142,13 +141,13 @@ def main(folder: str) -> None:
     torch.manual_seed(0)
     for name, identifiers in IDENTIFIERS.items():
         export({"forward": Twice()}, CountingPartitioner(identifiers), Path(folder) / name)
-    runnable: Iterable[tuple[str, Callable[[], dict[str, torch.nn.Module]]]] = [
-        ("methods", lambda: {"forward": Chain(2), "other": Chain(1)}),
-        ("loop", lambda: {"forward": Rows()}),
-        ("buffer", lambda: {"forward": Counter()}),
-    ]
-    for name, make in runnable:
-        export(make(), XnnpackPartitioner(), Path(folder) / name)
+    runnable = {
+        "methods": {"forward": Chain(2), "other": Chain(1)},
+        "loop": {"forward": Rows()},
+        "buffer": {"forward": Counter()},
+    }
+    for name, modules in runnable.items():
+        export(modules, XnnpackPartitioner(), Path(folder) / name)
         run(Path(folder) / name)
 
 
