@@ -176,7 +176,7 @@ class Bridge:
         if self._reviewing is not None:
             self._reviewing.cancel()
             await asyncio.gather(self._reviewing, return_exceptions=True)
-        self._spool.close()
+        self._parking.stop()
         if self._running is not None:
             _, late = await asyncio.wait([self._running], timeout=self._config.server.drain_s)
             for task in late:

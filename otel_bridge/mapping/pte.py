@@ -165,7 +165,7 @@ class _Reader:
         return self._nodes[key]
 
     def _check_segments(self) -> None:
-        """Refuses a file that ends before its segments do."""
+        """Refuses a file that ends before its segments do. An empty one, as of a program without constants, lies nowhere."""
         self._allowance.claim(_SEGMENT_BYTES * len(self._segments), ".pte: segments")
         for number, segment in enumerate(self._segments):
             self._segment(segment, f".pte: segments[{number}]")
@@ -173,7 +173,7 @@ class _Reader:
     def _segment(self, segment: Table, where: str) -> tuple[int, int]:
         begin = self._segments_at + segment.number(_OFFSET, U64)
         end = begin + segment.number(_SIZE, U64)
-        if not self._segments_at or end > len(self._data):
+        if end > len(self._data) or (end > begin and not self._segments_at):
             raise _cut(where, end, len(self._data))
         return begin, end
 

@@ -39,7 +39,7 @@ class Ledger(Protocol):
         """Events began to wait for their mapping."""
 
     def unparked(self, events: int, reason: str) -> None:
-        """Events go on: `mapping`, `age`, or the bound that kept them from waiting."""
+        """Events go on: `mapping`, `age`, `closed` at a stop, or the bound that kept them from waiting."""
 
 
 @dataclass(slots=True)
@@ -123,6 +123,12 @@ class Parking:
         expired = await self._spool.expire()
         if expired:
             self._ledger.unparked(expired, "age")
+
+    def stop(self) -> None:
+        """Close the spool: what still waits goes on without its mapping."""
+        released = self._spool.close()
+        if released:
+            self._ledger.unparked(released, "closed")
 
     def uploaded(self) -> None:
         """A mapping or alias was written by this process."""

@@ -61,12 +61,11 @@ def _walk(children: dict[bytes, list[Span]], parent: bytes, depth: int) -> Itera
 def _row(span: Span, depth: int, root: Span) -> tuple[Text, Text, Text, Text, Text]:
     said = {attribute.key: attribute for attribute in span.attributes}
     status = _of(said, at.RESOLUTION_STATUS)
-    length_ns = _true_length_ns(span, said)
     return (
         Text("  " * depth + _fit(span.name)),
         Text(_fit(_of(said, at.DELEGATE_DEBUG_ID)), style="yellow"),
         Text(status, style=_STATUS_STYLES.get(status, "red" if status else "")),
-        Text(f"{_bar(span, root)} {length_ns / 1000:>9.1f} us"),
+        Text(f"{_bar(span, root)} {_length(span, said):>9} us"),
         Text("  ".join(_details(said)), style="dim"),
     )
 
@@ -106,10 +105,14 @@ def _bar(span: Span, root: Span) -> str:
     return "·" * begin + "█" * width + "·" * (_BAR - begin - width)
 
 
-def _true_length_ns(span: Span, said: dict[str, KeyValue]) -> int:
+def _length(span: Span, said: dict[str, KeyValue]) -> str:
+    """The true duration in microseconds; "?" where it is not known."""
+    length_ns = span.end_time_unix_nano - span.start_time_unix_nano
     if at.TIME_DURATION_NS in said:
-        return said[at.TIME_DURATION_NS].value.int_value
-    return span.end_time_unix_nano - span.start_time_unix_nano
+        length_ns = said[at.TIME_DURATION_NS].value.int_value
+    elif at.TIME_UNIT in said and length_ns == 1:  # shown as an instant, for want of a length
+        return "?"
+    return f"{length_ns / 1000:.1f}"
 
 
 def _of(said: dict[str, KeyValue], key: str) -> str:

@@ -117,12 +117,12 @@ class MemorySpool:
         """Events that wait for a ref."""
         return self._lot.events_of(ref)
 
-    def close(self) -> None:
+    def close(self) -> int:
         """Take no more batches, and let parked ones go; see `Spool.close`."""
         self._closed = True
-        for ref in self._lot.refs():
-            self._return(self._lot.take(ref))
+        released = sum(self._return(self._lot.take(ref)) for ref in self._lot.refs())
         self._changed.set()
+        return released
 
     def _return(self, records: Sequence[Record]) -> int:
         for record in records:

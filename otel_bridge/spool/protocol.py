@@ -60,5 +60,5 @@ class Spool(Protocol):
     def parked_refs(self) -> Sequence[str]:
         """What parked records wait for."""
 
-    def close(self) -> None:
-        """Take no more batches, and let parked ones go."""
+    def close(self) -> int:
+        """Take no more batches, and let parked ones go; returns the events of these."""

@@ -132,10 +132,12 @@ def test_written_program() -> None:
 
 
 def test_forms_of_the_frame() -> None:
-    """Without the size of the segments, or without any header and segments, a program says the same."""
+    """Without the size of the segments, or without any header and segments but empty ones, a program says the same."""
     assert read_program(write_program(METHODS, header_bytes=24)).mapping == read_program(write_program(METHODS)).mapping
     inline: Methods = {"forward": [Call(XNNPACK, xnnpack_payload([("Add", 1)]), inline=True)]}
     assert read_program(write_program(inline, header_bytes=0)).mapping == read_program(write_program(inline)).mapping
+    empty: Methods = {"forward": [Call("Toy", b"")]}
+    assert read_program(write_program(empty, header_bytes=0)).mapping == read_program(write_program(empty)).mapping
 
 
 def test_a_payload_of_an_unknown_form_gives_no_nodes() -> None:

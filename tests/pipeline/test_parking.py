@@ -264,8 +264,9 @@ def test_a_stop_lets_parked_events_go(run: Run) -> None:
     async def go() -> None:
         await yard.spool.append(batch(0, build="build"))
         await yard.drain()
-        yard.spool.close()
+        yard.parking.stop()
         await yard.drain()
 
     run(go())
     assert dict(yard.statuses) == {"no_mapping": 1}
+    assert (yard.books.waiting, dict(yard.books.gone)) == (3, {"closed": 3})

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "inspector-differences.md"
-_ROW = re.compile(r"^\| \[([a-z-]+)\]\(#([a-z-]+)\) \| (.+?) \| (csv|dump) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| \[([a-z-]+)\]\(#([a-z-]+)\) \| (.+?) \| (csv|dump|live) \|$", re.MULTILINE)
 _HEADING = re.compile(r"^### (.+)$", re.MULTILINE)
 
 

@@ -41,7 +41,7 @@ _PROGRAM = """\
 from otel_bridge.cli.main import main, otel_bridge
 
 server = {{"server": "{server}"}}
-mapping = dict.fromkeys(("upload", "list", "show", "delete", "alias"), server)
+mapping = dict.fromkeys(("upload", "list", "show", "delete", "alias", "missing"), server)
 otel_bridge.context_settings["default_map"] = {{"send": server, "mapping": mapping}}
 if __name__ == "__main__":  # a decoder's process imports this again
     main()
