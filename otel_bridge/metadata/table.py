@@ -76,7 +76,7 @@ class Decoders:
         self._watch = watch
         self._lock = threading.Lock()
         self._cache: OrderedDict[tuple[str | None, int, bytes], Content] = OrderedDict()  # by the hash of the byte string
-        self._types: dict[tuple[str | None, str], type[Scalar]] = {}
+        self._types: dict[str, type[Scalar]] = {}
         self._workers: dict[str, Worker] = {}
         self._formats: OrderedDict[bytes, tuple[int, Callable[[bytes], Content]]] = OrderedDict()
         self._formats_seen = 0
@@ -108,7 +108,7 @@ class Decoders:
             if known is not None:
                 self._cache.move_to_end(key)
                 return known
-            content = self._cache[key] = self._with_stable_types(delegate, self._decode(delegate, data, read))
+            content = self._cache[key] = self._with_stable_types(self._decode(delegate, data, read))
             self._cached_bytes += _size(content)
             while self._cached_bytes > self._cache_bytes:
                 self._cached_bytes -= _size(self._cache.popitem(last=False)[1])
@@ -149,14 +149,13 @@ class Decoders:
         named = self._named.get(delegate) or self._named.get(None)
         return named or self._offered.get(delegate or "", "auto")
 
-    def _with_stable_types(self, delegate: str | None, content: Content) -> Content:
-        """A key keeps the type that it first had: back ends index a key by one type."""
+    def _with_stable_types(self, content: Content) -> Content:
+        """A key keeps the type that it first had, whatever delegate it is of: back ends index a key by one type."""
         pairs, faults = [], [content.error] if content.error else []
         for key, value in content.pairs:
-            place = (delegate, key)
-            if place not in self._types and len(self._types) < _MAX_KEYS_REMEMBERED:
-                self._types[place] = type(value)
-            wanted = self._types.get(place, type(value))
+            if key not in self._types and len(self._types) < _MAX_KEYS_REMEMBERED:
+                self._types[key] = type(value)
+            wanted = self._types.get(key, type(value))
             kept = value if type(value) is wanted else _as(wanted, value)
             if kept is None:
                 faults.append(f"{key} is {_WORDS[type(value)]} here and {_WORDS[wanted]} elsewhere")

@@ -106,6 +106,8 @@ def test_a_key_keeps_its_type_between_declared_and_guessed() -> None:
         assert decoders.decode("Toy", b"\x00\x00\x80\x3f", as_double).pairs == (("n", 1),)
         assert decoders.decode("Toy", b"\x00\x00\x00\x3f", as_double).error == "n is a number here and an integer elsewhere"
         assert decoders.decode("Toy", b'{"n":"x"}').error == "n is text here and an integer elsewhere"
+        assert type(decoders.decode("Other", b'{"n":1}').pairs[0][1]) is int
+    with closing(Decoders()) as decoders:
         assert decoders.decode("Other", b'{"n":1}').pairs == (("n", 1.0),)
         assert type(decoders.decode("Other", b"\x07", as_int).pairs[0][1]) is float
 
