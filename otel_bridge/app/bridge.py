@@ -131,11 +131,11 @@ class Bridge:
     def _missing(self) -> list[mapping_pb2.MissingMapping]:
         return [
             mapping_pb2.MissingMapping(
-                ref=each.ref,
+                ref=str(each.awaited),
                 devices=len(each.streams),
                 first_seen_unix_ns=each.first_seen_ns,
                 last_seen_unix_ns=each.last_seen_ns,
-                parked_events=self._spool.parked_events_of(each.ref),
+                parked_events=self._spool.parked_events_of(each.awaited),
                 passed_events=each.passed_events,
             )
             for each in self._parking.missing()

@@ -20,6 +20,7 @@ _log = logging.getLogger(__name__)
 
 _ORDINAL = re.compile(r"\s*#\d+$")
 _KEY = re.compile(r"[a-z0-9_]{1,64}\Z")
+_INT64 = 2**63
 _NOT_IN_KEY = re.compile(r"[^a-z0-9]+")
 
 
@@ -109,7 +110,11 @@ class Reading:
     def __post_init__(self) -> None:
         counts = (self.kind is Kind.COUNTER) == bool(self.counter)
         keys = [key for key, _ in self.details] + ([self.counter] if self.counter else [])
-        if not self.name or not counts or not all(map(_KEY.match, keys)) or (self.key is None) != (not self.rule):
+        # The key is looked up in the map, where a vendor's that cannot be hashed would cost the whole batch.
+        finds = (not self.rule) if self.key is None else (type(self.key) in (int, str) and bool(self.rule))
+        numbers = [value for value in (self.node_id, *(value for _, value in self.details)) if isinstance(value, int)]
+        fit = all(abs(number) < _INT64 for number in numbers)
+        if not self.name or not counts or not all(map(_KEY.match, keys)) or not finds or not fit:
             raise ValueError(
                 f"not a reading: {self.name[:64]!r}, {self.kind}, {self.counter[:64]!r}, {self.rule!r}, {keys[:8]!r}"
             )

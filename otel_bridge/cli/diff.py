@@ -29,9 +29,9 @@ def diff(before: Path, after: Path, *, as_json: bool) -> None:
     """
     List what changed from mapping A to B: operators added, removed, moved between delegates, fused differently.
 
-    A and B are .etrecords, maps JSON or built mappings. Operators are told by `executorch.operator.id`, which stays the same
-    from build to build; handles, instructions and identifiers do not, and are not compared. The exit code is 0 where nothing
-    changed, 1 where something did, 2 where a source cannot be read.
+    A and B are .etrecords, maps JSON, .pte files or built mappings. Operators are told by `executorch.operator.id`, which stays
+    the same from build to build; handles, instructions and identifiers do not, and are not compared. The exit code is 0 where
+    nothing changed, 1 where something did, 2 where a source cannot be read.
     """
     found = compare(_load(before), _load(after))
     if as_json:

@@ -27,7 +27,7 @@ _COLUMNS = (
 
 @click.command()
 @click.argument("dump", metavar="RUN.etdp", type=click.Path(path_type=Path))
-@click.option("--mapping", "source", type=click.Path(path_type=Path), help="An .etrecord, maps JSON or built mapping.")
+@click.option("--mapping", "source", type=click.Path(path_type=Path), help="An .etrecord, .pte, maps JSON or built mapping.")
 @click.option("--method", metavar="M", help="Method that ran; without it, found from the events.")
 @click.option(
     "--by", type=click.Choice([by.value for by in By]), help="Add up where the time went, by this; no time counts twice."

@@ -24,7 +24,7 @@ from otel_bridge.v1 import profiling_pb2 as pb
 @click.command()
 @click.argument("dumps", metavar="RUN.etdp...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--mapping", "source", required=True, type=click.Path(path_type=Path), help="An .etrecord, maps JSON or built mapping."
+    "--mapping", "source", required=True, type=click.Path(path_type=Path), help="An .etrecord, .pte, maps JSON or mapping."
 )
 @click.option(
     "--model", metavar="NAME@VERSION", help="What the spans call the model.  [default: the mapping's alias, or its file]"

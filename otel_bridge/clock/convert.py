@@ -12,13 +12,13 @@ Invariants
   distances stay.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.model.events import EventBatch, EventKind
-from otel_bridge.model.stream import LATEST_NS, Anchor, Clock, Stream
+from otel_bridge.model.stream import LATEST_NS, Anchor, Clock, Settled, Stream
 
 HOST = 0
 """Index of the host's clock in a stream."""
@@ -34,6 +34,7 @@ class Times:
     tied         bool[n]    whether the clock of the event is tied to the time axis; if not, only distances mean anything
     known        bool[n]    whether a tick is a length of time that is known; if not, only the order means anything
     moved_ns     per stream, what was added to all of its times so that they do not lie in the future; 0 or less
+    settled      per stream, what places its events; None: it has none
     """
 
     start: NDArray[np.int64]
@@ -41,6 +42,14 @@ class Times:
     tied: NDArray[np.bool_]
     known: NDArray[np.bool_]
     moved_ns: tuple[int, ...]
+    settled: tuple[Settled | None, ...]
+
+
+def settle(batch: EventBatch) -> EventBatch:
+    """The batch, with what places its streams written down: divided, its parts have the times that they have in the whole."""
+    settled = to_unix_ns(batch).settled
+    streams = tuple(replace(stream, settled=each) for stream, each in zip(batch.streams, settled, strict=True))
+    return replace(batch, streams=streams)
 
 
 def to_unix_ns(batch: EventBatch) -> Times:
@@ -53,32 +62,39 @@ def to_unix_ns(batch: EventBatch) -> Times:
     start_ns, end_ns = np.zeros(n, np.int64), np.zeros(n, np.int64)
     tied = np.ones(n, np.bool_)
     own = batch.kind != EventKind.DELEGATE
-    moved_ns = [0] * len(batch.streams)
+    placed: list[Settled | None] = [None] * len(batch.streams)
     for number, rows in _rows_by_stream(batch):
         stream = batch.streams[number]
+        settled = stream.settled
+        anchors: list[Anchor | None] = [None] * len(stream.clocks)
+        ties = [False] * len(stream.clocks)
         for index in np.unique(batch.clock[rows]).tolist():
             of_clock = np.flatnonzero(batch.clock[rows] == index) + rows.start
             chosen: slice | NDArray[np.int64] = rows if len(of_clock) == rows.stop - rows.start else of_clock
             clock = stream.clocks[index]
             ticks, duration = batch.start[chosen], batch.duration[chosen]
-            anchor = _anchor(ticks, _length(duration, clock), own[chosen], clock, stream)
+            anchor = settled.anchors[index] if settled is not None else None
+            anchor = anchor or _anchor(ticks, _length(duration, clock), own[chosen], clock, stream)
             start_ns[chosen], end_ns[chosen] = place_ticks(ticks, duration, clock, anchor)
-            tied[chosen] = index == HOST or clock.anchor is not None or own[chosen].any()
-        moved_ns[number] = _move_out_of_the_future(start_ns[rows], end_ns[rows], own[rows], stream)
-    return Times(start_ns, end_ns, tied, np.ones(n, np.bool_), tuple(moved_ns))
+            is_tied = settled.tied[index] if settled is not None else _is_tied(index, clock, own[chosen])
+            anchors[index], ties[index], tied[chosen] = anchor, is_tied, is_tied
+        moved_ns = settled.moved_ns if settled is not None else _out_of_the_future(end_ns[rows], own[rows], stream)
+        if moved_ns:
+            for column in (start_ns[rows], end_ns[rows]):
+                np.maximum(column + moved_ns, 0, out=column)
+        placed[number] = settled or Settled(tuple(anchors), tuple(ties), moved_ns)
+    moved = tuple(each.moved_ns if each is not None else 0 for each in placed)
+    return Times(start_ns, end_ns, tied, np.ones(n, np.bool_), moved, tuple(placed))
 
 
-def _move_out_of_the_future(
-    start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], own: NDArray[np.bool_], stream: Stream
-) -> int:
-    """Move the times of a stream in place; a delegate's foreign ticks, which may be anything, do not decide."""
+def _is_tied(index: int, clock: Clock, own: NDArray[np.bool_]) -> bool:
+    return index == HOST or clock.anchor is not None or bool(own.any())
+
+
+def _out_of_the_future(end_ns: NDArray[np.int64], own: NDArray[np.bool_], stream: Stream) -> int:
+    """What to add to the times of a stream; a delegate's foreign ticks, which may be anything, do not decide."""
     last_ns = int(end_ns[own].max() if own.any() else end_ns.max())
-    if last_ns <= stream.latest_ns:
-        return 0
-    moved_ns = stream.received_ns - last_ns
-    for column in (start_ns, end_ns):
-        np.maximum(column + moved_ns, 0, out=column)
-    return moved_ns
+    return stream.received_ns - last_ns if last_ns > stream.latest_ns else 0
 
 
 def duration_ns(batch: EventBatch) -> NDArray[np.int64]:

@@ -26,8 +26,6 @@ from otel_bridge.v1 import mapping_pb2 as pb
 KERNEL = "kernel"
 """Instead of a backend id: the operator is not delegated."""
 
-Ids = frozenset[str]
-
 
 @dataclass(frozen=True, slots=True)
 class Move:
@@ -109,27 +107,34 @@ class _Side:
     """
     A method by operator: where each is run and what it is called, the groups, the numbers of those that list it, and the
     operators of delegates that tell of no groups.
+
+    sets    a number for each set of operators, the same on both sides: comparing sets themselves would walk all of a group for
+            each of its operators
+    set_of  the number of each group's set
     """
 
+    sets: dict[tuple[str, ...], int]
     places: dict[str, set[str]] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     groups: list[Group] = field(default_factory=list)
     member_of: dict[str, list[int]] = field(default_factory=dict)
+    set_of: list[int] = field(default_factory=list)
     untold: set[str] = field(default_factory=set)
 
-    def groups_of(self, operator: str) -> list[Group]:
-        """The groups that list it."""
-        return [self.groups[number] for number in self.member_of.get(operator, ())]
+    def number(self, operators: tuple[str, ...]) -> int:
+        """The number of a set of operators, given ascending."""
+        return self.sets.setdefault(operators, len(self.sets))
 
-    def fusion(self, operator: str) -> frozenset[Ids]:
+    def fusion(self, operator: str) -> frozenset[int]:
         """The sets of operators that it is fused into. A kernel runs it alone; a delegate's map may leave it out."""
-        alone = frozenset({frozenset({operator})}) if KERNEL in self.places[operator] else frozenset()
-        return frozenset(frozenset(group.operators) for group in self.groups_of(operator)) or alone
+        alone = frozenset({self.number((operator,))}) if KERNEL in self.places[operator] else frozenset()
+        return frozenset(self.set_of[number] for number in self.member_of.get(operator, ())) or alone
 
 
 def _compare_methods(before: pb.Method, after: pb.Method) -> MethodDiff:
     by_handle = any(_names_nothing(method) for method in (before, after))
-    old, new = _side(before, by_handle=by_handle), _side(after, by_handle=by_handle)
+    sets: dict[tuple[str, ...], int] = {}
+    old, new = (_side(method, sets, by_handle=by_handle) for method in (before, after))
     both = old.places.keys() & new.places.keys()
     labels = old.labels | new.labels
     order = sorted(labels, key=lambda operator: (_natural(labels[operator]), operator))
@@ -153,8 +158,8 @@ def _names_nothing(method: pb.Method) -> bool:
     return not any(instruction.operators for instruction in method.instructions)
 
 
-def _side(method: pb.Method, *, by_handle: bool) -> _Side:
-    side = _Side()
+def _side(method: pb.Method, sets: dict[tuple[str, ...], int], *, by_handle: bool) -> _Side:
+    side = _Side(sets)
     known = {} if by_handle else fingerprints(method)
     for instruction in method.instructions:
         of_handle = {handle: _operators(known.get((instruction.id, handle), ()), handle) for handle in instruction.handles}
@@ -180,32 +185,37 @@ def _add_group(side: _Side, instruction: int, identifier: Identifier, listed: It
     for operator in operators:
         side.member_of.setdefault(operator, []).append(len(side.groups))
     side.groups.append(Group(instruction, identifier, operators))
+    side.set_of.append(side.number(operators))
 
 
 def _refusions(old: _Side, new: _Side, operators: Iterable[str]) -> Iterator[Refusion]:
     """Neighbourhoods of operators, among those of both sides, whose fusion differs."""
-    told = (operator for operator in operators if operator not in old.untold | new.untold)
-    waiting = dict.fromkeys(operator for operator in told if old.fusion(operator) != new.fusion(operator))
-    while waiting:
-        before: dict[Group, None] = {}
-        after: dict[Group, None] = {}
-        reached = [next(iter(waiting))]
+    untold = old.untold | new.untold
+    changed = [each for each in operators if each not in untold and old.fusion(each) != new.fusion(each)]
+    waiting = set(changed)
+    for first in changed:
+        if first not in waiting:
+            continue
+        waiting.remove(first)
+        reached = [first]
+        before, after = set[int](), set[int]()
         while reached:
             operator = reached.pop()
-            if operator in waiting:
-                del waiting[operator]
-                before.update(dict.fromkeys(old.groups_of(operator)))
-                after.update(dict.fromkeys(new.groups_of(operator)))
-                reached += (other for group in (*before, *after) for other in group.operators if other in waiting)
-        yield Refusion(_only(before, after), _only(after, before))
+            for side, seen in ((old, before), (new, after)):
+                for number in side.member_of.get(operator, ()):
+                    if number not in seen:  # a group is walked once, however many operators lead to it
+                        seen.add(number)
+                        fresh = waiting.intersection(side.groups[number].operators)
+                        waiting -= fresh
+                        reached += fresh
+        yield Refusion(_only(old, before, new, after), _only(new, after, old, before))
 
 
-def _only(groups: Iterable[Group], others: Iterable[Group]) -> tuple[Group, ...]:
-    """The groups that no other equals, by instruction and identifier."""
-    known = {group.operators for group in others}
-    return tuple(
-        sorted((g for g in groups if g.operators not in known), key=lambda g: (g.instruction, _natural(str(g.identifier))))
-    )
+def _only(side: _Side, numbers: set[int], other: _Side, others: set[int]) -> tuple[Group, ...]:
+    """The groups that none of the others equals, by instruction and identifier."""
+    known = {other.set_of[number] for number in others}
+    groups = dict.fromkeys(side.groups[number] for number in sorted(numbers) if side.set_of[number] not in known)
+    return tuple(sorted(groups, key=lambda group: (group.instruction, _natural(str(group.identifier)))))
 
 
 def _natural(text: str) -> list[tuple[int, str]]:

@@ -45,6 +45,9 @@ class MemoryRegistry:
         """See `Registry`."""
         return self._revision
 
+    def refresh(self) -> None:
+        """See `Registry`: there are no other processes."""
+
     def put(self, tenant: str, file: pb.MappingFile, *, replace: bool = False) -> Put:
         """See `Registry`."""
         offered = admit(file)

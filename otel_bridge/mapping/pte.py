@@ -21,6 +21,7 @@ from typing import BinaryIO
 from otel_bridge.errors import MalformedMapping
 from otel_bridge.mapping.document import FORMAT, canonical
 from otel_bridge.mapping.faults import malformed, quoted
+from otel_bridge.mapping.limits import MAX_METHODS
 from otel_bridge.mapping.pte_tables import I32, U8, U32, U64, Allowance, Buffer, Table, Vector
 from otel_bridge.mapping.xnnpack_payload import BACKEND as XNNPACK
 from otel_bridge.mapping.xnnpack_payload import NODE_BYTES, read_nodes
@@ -93,6 +94,9 @@ class _Reader:
         self._nodes: dict[tuple[int, int], list[pb.DelegateNode]] = {}
 
     def read(self) -> Program:
+        if len(self._plans) > MAX_METHODS:  # before any is read: one without a name and instructions claims no allowance
+            way_out = f"at most {MAX_METHODS} are taken: {_FOREIGN}"
+            raise malformed(".pte: execution_plan", f"{len(self._plans)} methods", way_out)
         self._check_segments()
         mapping, jumping = pb.Mapping(format=FORMAT), set()
         for number, plan in enumerate(self._plans):

@@ -51,6 +51,9 @@ class Registry(Protocol):
     def revision(self) -> int:
         """A number that changes whenever what the registry answers changes: the key of caches, of misses too."""
 
+    def refresh(self) -> None:
+        """Look for what other processes have written: `revision` and `build_of` follow."""
+
     def put(self, tenant: str, file: pb.MappingFile, *, replace: bool = False) -> Put:
         """
         Stores a file's mapping for its build, and moves its alias there.

@@ -72,6 +72,11 @@ class SQLRegistry:
         """See `Registry`."""
         return self._view.revision
 
+    def refresh(self) -> None:
+        """See `Registry`."""
+        with self._transaction():
+            pass  # each transaction brings the view up to date
+
     def put(self, tenant: str, file: pb.MappingFile, *, replace: bool = False) -> Put:
         """See `Registry`."""
         offered = admit(file)

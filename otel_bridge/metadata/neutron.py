@@ -12,4 +12,4 @@ def decode_neutron(data: bytes) -> Content:
     if len(data) != 1:
         return undecoded(data, f"{len(data)} bytes, where a function code has 1")
     code = data[0]
-    return declared([("function", "kernel"), ("kernel", code)] if code else [("function", "profiling_dump")], data)
+    return declared([("function", "kernel"), ("kernel_code", code)] if code else [("function", "profiling_dump")], data)

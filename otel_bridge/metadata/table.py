@@ -40,6 +40,34 @@ OF_BACKENDS: dict[str, Callable[[bytes], Content]] = {
 }
 """By the name that `Backend.decoder` gives."""
 
+FIXED_TYPES: dict[str, type[Scalar]] = {
+    # metadata/coreml.py
+    "preferred_compute_unit": str,
+    "supported_compute_units": str,
+    "output_names": str,
+    "operator_name": str,
+    "estimated_cost": float,
+    # metadata/neutron.py
+    "function": str,
+    "kernel_code": int,
+    # metadata/vgf.py
+    "schema_version": int,
+    "available": bool,
+    "segments": int,
+    "blobs": int,
+    "blob_bytes": int,
+    "reason": str,
+    # backends/vulkan.py: details of its identifiers, which stand under the same keys and pass by no decoder
+    "kernel_name": str,
+    "operator": str,
+    "operator_id": int,
+    "dispatch_id": int,
+}
+"""
+The keys that the bridge's own readers give, and their types. They hold from the start, so that nothing a device of another
+backend sends first can take a key from them, nor make it another type than Vulkan's.
+"""
+
 _MAX_KEYS_REMEMBERED = 10_000
 _MAX_FORMATS = 256
 _INT64 = 2**63
@@ -76,7 +104,7 @@ class Decoders:
         self._watch = watch
         self._lock = threading.Lock()
         self._cache: OrderedDict[tuple[str | None, int, bytes], Content] = OrderedDict()  # by the hash of the byte string
-        self._types: dict[str, type[Scalar]] = {}
+        self._types = dict(FIXED_TYPES)
         self._workers: dict[str, Worker] = {}
         self._formats: OrderedDict[bytes, tuple[int, Callable[[bytes], Content]]] = OrderedDict()
         self._formats_seen = 0
@@ -150,7 +178,7 @@ class Decoders:
         return named or self._offered.get(delegate or "", "auto")
 
     def _with_stable_types(self, content: Content) -> Content:
-        """A key keeps the type that it first had, whatever delegate it is of: back ends index a key by one type."""
+        """A key keeps its fixed type, else the one it first had, whatever delegate it is of: back ends index it by one type."""
         pairs, faults = [], [content.error] if content.error else []
         for key, value in content.pairs:
             if key not in self._types and len(self._types) < _MAX_KEYS_REMEMBERED:

@@ -69,6 +69,21 @@ class Clock:
     name: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """
+    Where a stream's events lie, once it was seen from all of them.
+
+    anchors    of each clock, corrections included; None: no event has it
+    tied       whether each clock is tied to the time axis
+    moved_ns   what is added to all times so that they do not lie in the future; 0 or less
+    """
+
+    anchors: tuple[Anchor | None, ...]
+    tied: tuple[bool, ...]
+    moved_ns: int
+
+
 LATEST_NS = 2**63 - 2
 """The latest time of an event, nanoseconds since 1970 (April 2262)."""
 
@@ -88,6 +103,7 @@ class Stream:
     correction_ns   added to the anchors because the device's wall clock was wrong; 0: it was not
     latest_ns       no event of the runtime may end later, or the request is moved back to end at receipt
     clock_fault     why the sender's word for the time was not taken; None: it was, or there was none
+    settled         where its events lie, for a part of a request that is resolved in several; None: it follows from the events
     """
 
     stream_id: bytes
@@ -105,3 +121,4 @@ class Stream:
     correction_ns: int = 0
     latest_ns: int = LATEST_NS
     clock_fault: ClockFault | None = None
+    settled: Settled | None = None

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Protocol
 
+from otel_bridge.clock.convert import settle
 from otel_bridge.errors import BridgeError
 from otel_bridge.export.protocol import Exporter
 from otel_bridge.model.events import EventBatch, concatenate, divide
@@ -79,13 +80,14 @@ class Pipeline:
 
     async def _work(self) -> None:
         while read := await self._spool.read(BATCH_EVENTS, self._linger_s):
-            records = await self._sift(read)
-            if not records:
-                continue
-            account = _Account(self._ledger, sum(len(record.batch) for record in records))
+            records: Sequence[Record] = read
+            account = _Account(self._ledger, _events(read))
             taken: Taken = {}  # a request that takes several passes is one to the limits of traces
             try:
-                for batches in _passes([record.batch for record in records]):
+                records = await self._sift(read)
+                account.left = _events(records)
+                whole = [await _settled(record.batch) for record in records]
+                for batches in _passes(whole):
                     for payload in await self._resolve(batches, account, taken):
                         await self._deliver(payload, account)
             except asyncio.CancelledError:
@@ -155,6 +157,15 @@ class _Account:
     def dropped(self, events: int, reason: str, spans: int = 0) -> None:
         self.left -= events
         self._ledger.dropped(events, reason, spans)
+
+
+def _events(records: Sequence[Record]) -> int:
+    return sum(len(record.batch) for record in records)
+
+
+async def _settled(batch: EventBatch) -> EventBatch:
+    """A batch that takes several passes is placed in time as a whole, so that its pieces do not lie on top of each other."""
+    return batch if len(batch) <= BATCH_EVENTS else await asyncio.to_thread(settle, batch)
 
 
 def _passes(batches: list[EventBatch]) -> Iterator[list[EventBatch]]:

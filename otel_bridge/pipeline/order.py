@@ -4,7 +4,8 @@ Which rows of a batch the order of nodes resolves (mapping/xnnpack_order.py), wo
 Invariants
 * A call is what lies under one row of its instruction; in a part of a split inference some of it may lie elsewhere, so there
   nothing is derived. The same instruction run again is another call.
-* The work is done per distinct sequence of identifiers, and spread over its calls by index.
+* Names are read per distinct sequence of identifiers, and spread over its calls by index. Nodes are gone through once a batch
+  for a call's plan, and once for each sequence of names that is not kept (`Orders`): not for each call.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.mapping.resolve import Attribution
-from otel_bridge.mapping.xnnpack_order import Node, Orders
+from otel_bridge.mapping.xnnpack_order import Node, Orders, Plan, plan_of
 from otel_bridge.model.events import EventBatch, EventKind
 from otel_bridge.spans.tails import distinct
 from otel_bridge.spans.tree import NOWHERE, Tree
@@ -36,12 +37,14 @@ def derive(batch: EventBatch, tree: Tree, attributions: Sequence[Attribution], o
     rows, key = rows[known], key[known]
     order = np.argsort(tree.parent[rows], kind="stable")
     rows, key = rows[order], key[order]
+    plans: dict[int, Plan] = {}
     for call, members in _calls(key, tree.parent[rows]):
         name, nodes = calls[call]
-        if members.shape[1] > len(nodes):
+        plan = plans.get(call) or plans.setdefault(call, plan_of(nodes))
+        if not plan.allows(members.shape[1]):
             continue
         sequences, number = _distinct_rows(batch.name[rows[members]])
-        handles = [orders.get(name, nodes, tuple(batch.names[index] for index in sequence)) for sequence in sequences.tolist()]
+        handles = [orders.get(name, plan, [batch.names[index] for index in sequence]) for sequence in sequences.tolist()]
         derived[rows[members]] = np.array(handles, np.int64)[number]
     return derived
 
@@ -80,8 +83,11 @@ def _calls(key: NDArray[np.int64], parent: NDArray[np.int64]) -> Iterator[tuple[
     length = np.diff(begin, append=len(parent))
     kind = np.unique(key[begin], return_inverse=True)[1]
     first, group = distinct([kind, length])
+    ends = np.cumsum(np.bincount(group))
+    in_groups = np.argsort(group, kind="stable")  # a look at all calls for each group would be quadratic: all may differ
     for number, example in enumerate(first.tolist()):
-        yield int(key[begin[example]]), begin[group == number][:, None] + np.arange(length[example])
+        calls = in_groups[ends[number - 1] if number else 0 : ends[number]]
+        yield int(key[begin[example]]), begin[calls][:, None] + np.arange(length[example])
 
 
 def _distinct_rows(table: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:

@@ -6,22 +6,30 @@ Invariants
 * An alias that gets its first mapping binds the records that wait for it, once and for all.
 * A record is parked at most once. When its time is up, when a bound is met, or when the bridge stops, it goes on as
   `no_mapping`, and is counted.
-* An upload is never missed: whatever was parked before the registry changed is looked at again after it has.
+* An upload is never missed, also of another process: whatever was parked before the registry changed is looked at again after
+  it has.
+* A build and an alias of the same text are two things. What can never be an alias is not waited for.
+* A registry that cannot be reached for the moment costs time, and neither events nor the pipeline.
 """
 
 import asyncio
 import contextlib
 import hashlib
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
+from otel_bridge.errors import MalformedMapping, Unavailable
 from otel_bridge.mapping.cache import CompiledMappings
+from otel_bridge.mapping.limits import check_alias
 from otel_bridge.mapping.registry import Registry
 from otel_bridge.model.stream import Stream
-from otel_bridge.spool.protocol import Record, Spool
+from otel_bridge.spool.protocol import Awaited, Record, Spool
+
+_log = logging.getLogger(__name__)
 
 Policy = Literal["park", "pass"]
 
@@ -30,6 +38,8 @@ TICK_S = 1.0
 
 _MAX_MISSING = 10_000
 _MAX_DEVICES = 1_000
+_MAX_ALL_DEVICES = 100_000
+_ATTEMPTS = 5
 
 
 class Ledger(Protocol):
@@ -46,7 +56,7 @@ class Ledger(Protocol):
 class Missing:
     """What is known of a build or alias without a mapping; times in nanoseconds since 1970."""
 
-    ref: str
+    awaited: Awaited
     first_seen_ns: int
     last_seen_ns: int
     passed_events: int = 0
@@ -77,22 +87,22 @@ class Parking:
         self._ledger = ledger
         self._policy = policy
         self._now_ns = now_ns
-        self._missing: OrderedDict[str, Missing] = OrderedDict()
+        self._missing: OrderedDict[Awaited, Missing] = OrderedDict()
+        self._devices = 0
         self._changed = asyncio.Event()
         self._seen = -1
 
     async def sift(self, records: Sequence[Record]) -> list[Record]:
         """The records that go on now; the others are parked, and no longer the caller's."""
         revision = self._registry.revision
-        found = await asyncio.to_thread(lambda: [self._find(record) for record in records])
         going = []
-        for record, ref in found:
-            if ref is None:
+        for record, awaited in await self._find_all(records):
+            if awaited is None:
                 going.append(record)
-            elif (met := await self._hold(record, ref)) is None:
+            elif (met := await self._hold(record, awaited)) is None:
                 self._ledger.parked(len(record.batch))
             else:
-                self._note_passed(record, ref)
+                self._missing[awaited].passed_events += len(record.batch)
                 if met:
                     self._ledger.unparked(len(record.batch), met)
                 going.append(record)
@@ -108,18 +118,22 @@ class Parking:
                 async with asyncio.timeout(TICK_S):
                     await self._changed.wait()
             self._changed.clear()
-            await self.review()
+            try:
+                await self.review()
+            except Exception:  # noqa: BLE001 - nothing would go on any more
+                _log.exception("what waits for its mapping could not be looked at; it is tried again")
 
     async def review(self) -> None:
         """Let go what has got its mapping, and what has waited long enough."""
+        await asyncio.to_thread(self._registry.refresh)
         revision = self._registry.revision
         if revision != self._seen:
-            self._seen = revision
-            for ref in self._spool.parked_refs():
-                build = await asyncio.to_thread(self._build_of, ref)
-                if build is not None:
-                    self._ledger.unparked(await self._spool.release(ref, build), "mapping")
-                    self._missing.pop(ref, None)
+            self._seen = revision  # before the look: `sift` may ask for another one meanwhile
+            try:
+                await self._release_all()
+            except BaseException:
+                self._seen = -1
+                raise
         expired = await self._spool.expire()
         if expired:
             self._ledger.unparked(expired, "age")
@@ -136,46 +150,80 @@ class Parking:
 
     def missing(self) -> list[Missing]:
         """Builds and aliases that devices named and that have no mapping, ascending by ref."""
-        return sorted(self._missing.values(), key=lambda each: each.ref.encode())
+        return sorted(self._missing.values(), key=lambda each: str(each.awaited).encode())
 
-    async def _hold(self, record: Record, ref: str) -> str | None:
+    async def _release_all(self) -> None:
+        awaited = list(dict.fromkeys((*self._spool.awaited(), *self._missing)))
+        builds = await asyncio.to_thread(lambda: list(map(self._build_of, awaited)))
+        for each, build in zip(awaited, builds, strict=True):
+            if build is not None:
+                released = await self._spool.release(each, build)
+                if released:
+                    self._ledger.unparked(released, "mapping")
+                self._forget(each)
+
+    async def _hold(self, record: Record, awaited: Awaited) -> str | None:
         """None: parked. "": not to be parked. Else the bound that kept it from being parked."""
-        self._note(record, ref)
+        self._note(record, awaited)
         if self._policy == "pass" or record.has_waited:
             return ""
-        return await self._spool.park(record, ref)
+        return await self._spool.park(record, awaited)
 
-    def _find(self, record: Record) -> tuple[Record, str | None]:
+    async def _find_all(self, records: Sequence[Record]) -> list[tuple[Record, Awaited | None]]:
+        """`_find` of each; where the registry stays away, all go on as they are."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return await asyncio.to_thread(lambda: list(map(self._find, records)))
+            except Unavailable as error:
+                _log.warning("%s", error)
+                await asyncio.sleep(TICK_S)
+            except Exception:  # noqa: BLE001 - the stages find the record that is at fault, and it costs itself
+                _log.exception("the mappings of %d batches could not be looked up", len(records))
+                break
+        return [(record, None) for record in records]
+
+    def _find(self, record: Record) -> tuple[Record, Awaited | None]:
         """The record, and what it waits for; a record whose alias has got a mapping since is bound to it here."""
         (stream,) = record.batch.streams  # a record is one request
         if stream.build is None and stream.model.name:
             build = self._registry.build_of(stream.tenant, stream.model.name, stream.model.version)
             if build is None:
-                return record, f"{stream.model.name}@{stream.model.version}"
+                return record, _alias(stream.model.name, stream.model.version)
             stream = replace(stream, build=build)
             record = replace(record, batch=replace(record.batch, streams=(stream,)))
         if stream.build is None or self._mappings.get(stream.tenant, stream.build) is not None:
             return record, None
-        return record, stream.build
+        return record, Awaited(stream.build)
 
-    def _build_of(self, ref: str) -> str | None:
-        if self._mappings.get("", ref) is not None:
-            return ref
-        name, at, version = ref.partition("@")
-        return self._registry.build_of("", name, version) if at else None
+    def _build_of(self, awaited: Awaited) -> str | None:
+        if awaited.name:
+            return self._registry.build_of("", awaited.name, awaited.version)
+        return awaited.build if self._mappings.get("", awaited.build) is not None else None
 
-    def _note(self, record: Record, ref: str) -> None:
+    def _note(self, record: Record, awaited: Awaited) -> None:
         now = self._now_ns()
-        entry = self._missing.setdefault(ref, Missing(ref, now, now))
+        entry = self._missing.setdefault(awaited, Missing(awaited, now, now))
         entry.last_seen_ns = now
-        if len(entry.streams) < _MAX_DEVICES:
-            entry.streams.add(_short(record.batch.streams[0]))
-        self._missing.move_to_end(ref)
+        device = _short(record.batch.streams[0])
+        if device not in entry.streams and len(entry.streams) < _MAX_DEVICES and self._devices < _MAX_ALL_DEVICES:
+            entry.streams.add(device)
+            self._devices += 1
+        self._missing.move_to_end(awaited)
         if len(self._missing) > _MAX_MISSING:
-            self._missing.popitem(last=False)
+            self._forget(next(iter(self._missing)))
 
-    def _note_passed(self, record: Record, ref: str) -> None:
-        self._missing[ref].passed_events += len(record.batch)
+    def _forget(self, awaited: Awaited) -> None:
+        entry = self._missing.pop(awaited, None)
+        self._devices -= len(entry.streams) if entry is not None else 0
+
+
+def _alias(name: str, version: str) -> Awaited | None:
+    """The alias, if a mapping can ever get it."""
+    try:
+        check_alias(name, version, required=True)
+    except MalformedMapping:
+        return None
+    return Awaited(name=name, version=version)
 
 
 def _short(stream: Stream) -> bytes:

@@ -30,6 +30,14 @@ ENCLOSING = {
 
 _NATIVE_CALL = "native_call_"
 
+_ROUNDS = 32
+"""
+In which pointers jump for all rows at once, before the rest is settled one by one (`_nearest_as_long`).
+
+Events side by side in one that contains them all take the logarithm of their number. Events that overlap can take as many
+rounds as there are events.
+"""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
@@ -90,20 +98,55 @@ def nest(batch: EventBatch, tree: Tree, start: NDArray[np.int64], end: NDArray[n
     if len(rows) <= 1:
         return tree
     begins = (np.diff(call[rows], prepend=-1) != 0) | (np.diff(axis[rows], prepend=-1) != 0)
-    group, stop = np.cumsum(begins), end[rows]
-    # Each position points to the nearest one before it that may contain it; those in between end earlier, so they may not.
-    outer = np.arange(len(rows)) - 1
-    while True:
-        outer = np.where((outer >= 0) & (group[outer] == group), outer, NOWHERE)
-        short = (outer != NOWHERE) & (stop[outer] < stop)
-        if not short.any():
-            break
-        outer[short] = outer[outer[short]]
+    outer = _nearest_as_long(begins, end[rows])
     inner = np.flatnonzero(outer != NOWHERE)
     parent, parent_place = tree.parent.copy(), tree.parent_place.copy()
     parent[rows[inner]] = rows[outer[inner]]
     parent_place[rows[inner]] = tree.place[rows[outer[inner]]]
     return replace(tree, parent=parent, parent_place=parent_place)
+
+
+def _nearest_as_long(begins: NDArray[np.bool_], stop: NDArray[np.int64]) -> NDArray[np.int64]:
+    """
+    For each position the nearest before it in its group that stops no earlier; `NOWHERE`: there is none.
+
+    A group begins at 0 and wherever `begins` says so. Takes O(n) however the events lie: see `_settle`.
+    """
+    # Each position points to the nearest one before it that may be the answer; those in between stop earlier, so they may not.
+    outer = np.where(begins, NOWHERE, np.arange(len(stop)) - 1)
+    unsettled = _unsettled(outer, stop, np.arange(len(stop)))
+    for _ in range(_ROUNDS):
+        if not len(unsettled):
+            return outer
+        outer[unsettled] = outer[outer[unsettled]]
+        unsettled = _unsettled(outer, stop, unsettled)
+    if len(unsettled):
+        pointers = outer.tolist()
+        _settle(pointers, stop.tolist(), unsettled.tolist())
+        outer = np.array(pointers, np.int64)
+    return outer
+
+
+def _unsettled(outer: NDArray[np.int64], stop: NDArray[np.int64], among: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The positions among these that point to one that stops earlier than they do."""
+    among = among[outer[among] != NOWHERE]
+    return among[stop[outer[among]] < stop[among]]
+
+
+def _settle(outer: list[int], stop: list[int], unsettled: list[int]) -> None:
+    """
+    Point the unsettled positions, which ascend, to the answer.
+
+    All before a position are settled when its turn comes, so the pointers from the one before it lead through just those that
+    nothing has passed over yet. One that is passed over lies on the way of no later position: there are fewer such steps than
+    positions in all. From where a position points after some jumps the way may be through those that were passed over before,
+    again and again.
+    """
+    for position in unsettled:
+        candidate, own = position - 1, stop[position]
+        while candidate != NOWHERE and stop[candidate] < own:
+            candidate = outer[candidate]
+        outer[position] = candidate
 
 
 def _in_parts(batch: EventBatch) -> NDArray[np.bool_]:

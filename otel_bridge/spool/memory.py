@@ -9,7 +9,7 @@ from dataclasses import replace
 from otel_bridge.errors import Draining, SpoolFull
 from otel_bridge.model.events import EventBatch
 from otel_bridge.spool.lot import Lot, LotLimits
-from otel_bridge.spool.protocol import Record
+from otel_bridge.spool.protocol import Awaited, Record
 
 
 class MemorySpool:
@@ -92,35 +92,35 @@ class MemorySpool:
             self._bytes -= size
             self._events -= events
 
-    async def park(self, record: Record, ref: str) -> str | None:
+    async def park(self, record: Record, awaited: Awaited) -> str | None:
         """Move a record to the lot; see `Spool.park`."""
         if self._closed:
             return "closed"
-        met = self._lot.offer(ref, record, self._sizes[record.number][0], self._now_s())
+        met = self._lot.offer(awaited, record, self._sizes[record.number][0], self._now_s())
         if met is None:
             await self.done([record])
         return met
 
-    async def release(self, ref: str, build: str) -> int:
+    async def release(self, awaited: Awaited, build: str) -> int:
         """Put records back in line, bound to a build; see `Spool.release`."""
-        return self._return([_bound(record, build) for record in self._lot.take(ref)])
+        return self._return([_bound(record, build) for record in self._lot.take(awaited)])
 
     async def expire(self) -> int:
         """Put records back in line without a mapping; see `Spool.expire`."""
         return self._return(self._lot.take_expired(self._now_s()))
 
-    def parked_refs(self) -> Sequence[str]:
+    def awaited(self) -> Sequence[Awaited]:
         """What parked records wait for."""
-        return self._lot.refs()
+        return self._lot.awaited()
 
-    def parked_events_of(self, ref: str) -> int:
-        """Events that wait for a ref."""
-        return self._lot.events_of(ref)
+    def parked_events_of(self, awaited: Awaited) -> int:
+        """Events that wait for one thing."""
+        return self._lot.events_of(awaited)
 
     def close(self) -> int:
         """Take no more batches, and let parked ones go; see `Spool.close`."""
         self._closed = True
-        released = sum(self._return(self._lot.take(ref)) for ref in self._lot.refs())
+        released = sum(self._return(self._lot.take(each)) for each in self._lot.awaited())
         self._changed.set()
         return released
 

@@ -26,6 +26,19 @@ class Record:
     has_waited: bool = False
 
 
+@dataclass(frozen=True, order=True, slots=True)
+class Awaited:
+    """What an event without a mapping waits for: the mapping of a build, or, where `build` is "", that an alias names one."""
+
+    build: str = ""
+    name: str = ""
+    version: str = ""
+
+    def __str__(self) -> str:
+        """As devices and people write it."""
+        return self.build or f"{self.name}@{self.version}"
+
+
 class Spool(Protocol):
     """A bounded queue of event batches, with a lot beside it."""
 
@@ -44,20 +57,20 @@ class Spool(Protocol):
     async def done(self, records: Sequence[Record]) -> None:
         """Forget records whose events have all ended."""
 
-    async def park(self, record: Record, ref: str) -> str | None:
+    async def park(self, record: Record, awaited: Awaited) -> str | None:
         """
-        Move a record that was read to the lot, until `ref` (a build or an alias) has a mapping.
+        Move a record that was read to the lot, until what it waits for is there.
 
         None: it is parked, and no longer the reader's. Else the bound that is met, or "closed": it is still the reader's.
         """
 
-    async def release(self, ref: str, build: str) -> int:
-        """Put the records that wait for `ref` back in line, bound to `build`; how many events they hold."""
+    async def release(self, awaited: Awaited, build: str) -> int:
+        """Put the records that wait for this back in line, bound to `build`; how many events they hold."""
 
     async def expire(self) -> int:
         """Put records back in line that have waited long enough, without a mapping; how many events they hold."""
 
-    def parked_refs(self) -> Sequence[str]:
+    def awaited(self) -> Sequence[Awaited]:
         """What parked records wait for."""
 
     def close(self) -> int:

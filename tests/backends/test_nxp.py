@@ -13,7 +13,7 @@ def test_kernels_resolve_by_number_and_the_dump_names_no_operator() -> None:
         "debug_handles": (1, 2),
         "time.quality": "foreign_clock",
         "delegate.metadata.function": "kernel",
-        "delegate.metadata.kernel": 42,
+        "delegate.metadata.kernel_code": 42,
     }
     assert run.said(2, "resolution", "debug_handles", "delegate.metadata") == {
         "resolution.status": "exact",

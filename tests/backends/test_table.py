@@ -116,13 +116,24 @@ def test_a_package_may_know_a_backend_better(offer: Offer) -> None:
         lambda: Reading("x", Kind.COUNTER, counter="Bytes"),
         lambda: Reading("x", key="y"),
         lambda: Reading("x", rule="y"),
+        lambda: Reading("x", key=["y"], rule="z"),  # type: ignore[arg-type]  # wrong on purpose
+        lambda: Reading("x", key=True, rule="z"),
+        lambda: Reading("x", key="", rule=""),
         lambda: Reading("x", details=(("A", 1),)),
+        lambda: Reading("x", details=(("a", 2**63),)),
+        lambda: Reading("x", node_id=-(2**63)),
     ],
 )
 def test_a_reading_that_contradicts_itself_cannot_be_made(make: Callable[[], Reading]) -> None:
     """So none reaches a span."""
     with pytest.raises(ValueError, match="not a reading"):
         make()
+
+
+def test_a_key_that_no_map_can_hold_costs_the_reading_only() -> None:
+    """A rule may name an entry by anything; what cannot be looked up is read as unknown, and the batch goes on."""
+    rule: Callable[[int | str], Reading] = lambda _identifier: Reading("conv", key=["conv"], rule="mine")  # type: ignore[arg-type]  # noqa: E731 - it is wrong on purpose
+    assert Backend("Wrong", rule).read("conv #1") == Reading("conv")
 
 
 def test_only_a_reading_is_a_reading() -> None:

@@ -129,10 +129,18 @@ def test_many_missing_identifiers_are_counted_not_printed(tmp_path: Path, source
     assert len(json.loads(check(run, "--mapping", source, "--json").stdout)["missing"]) == 65
 
 
-@pytest.mark.parametrize("bound", ["1.5", "-1", "most"])
+@pytest.mark.parametrize("bound", ["1.5", "-1", "most", "nan", "-nan", "inf"])
 def test_a_bound_is_a_share(tmp_path: Path, source: Path, bound: str) -> None:
-    """Else the command is written wrongly: exit code 2."""
+    """Else the command is written wrongly: exit code 2. Not a number is no share either, and every run would pass it."""
     assert check(write_run(tmp_path / "run.etdp", 1), "--mapping", source, "--min-coverage", bound).exit_code == 2
+
+
+def test_a_program_is_a_source() -> None:
+    """It is taken like the others, and the help of both commands that compare says so."""
+    found = CAPTURES["xnnpack/run"]
+    assert check(found.path, "--mapping", found.path.with_name("model.pte")).exit_code == 0
+    for command in ("check", "diff"):
+        assert ".pte" in CliRunner().invoke(otel_bridge, ["mapping", command, "--help"]).stdout
 
 
 def test_text_of_a_device_stays_on_its_line(tmp_path: Path, source: Path) -> None:

@@ -3,13 +3,14 @@
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.scenes import NOON_NS, STREAM, E, batch_of, call, delegated, execute, runtime
 
-from otel_bridge.clock.convert import duration_ns, to_unix_ns
-from otel_bridge.model.events import EventKind
+from otel_bridge.clock.convert import duration_ns, settle, to_unix_ns
+from otel_bridge.model.events import EventKind, divide
 from otel_bridge.model.stream import LATEST_NS, Anchor, Clock
 
 ratios = st.tuples(st.integers(1, 2**63), st.integers(1, 2**63))
@@ -142,3 +143,25 @@ def test_no_run_ends_in_the_future(tolerance: int, early: int, ends: list[int]) 
     late = NOON_NS + max(ends) > stream.latest_ns
     assert set((found.end - free.end).tolist()) == set((found.start - free.start).tolist()) == {found.moved_ns[0]}
     assert found.end[:-1].max() == (stream.received_ns if late else free.end[:-1].max())
+
+
+@given(st.integers(1, 5), st.booleans(), st.booleans())
+def test_parts_of_a_request_lie_where_the_whole_has_them(
+    size: int,
+    anchored: bool,  # noqa: FBT001 - Hypothesis names its arguments
+    ahead: bool,  # noqa: FBT001 - the same
+) -> None:
+    """A request that is resolved in several passes is placed as one: by its last event, and moved as one."""
+    anchor = Anchor(0, NOON_NS) if anchored else None
+    stream = replace(STREAM, clocks=(Clock(anchor=anchor), Clock()), latest_ns=NOON_NS - 3_000 if ahead else STREAM.latest_ns)
+    blocks = [
+        (execute(n), [delegated(1, 0, n * 900, n * 900 + 7, clock=1), runtime("Method::execute", n * 1000, n * 1000 + 500)])
+        for n in range(6)
+    ]
+    whole = batch_of(*blocks, stream=stream)
+    expected = to_unix_ns(whole)
+    found = [to_unix_ns(piece) for piece in divide(settle(whole), 2 * size)]
+    assert np.concatenate([times.start for times in found]).tolist() == expected.start.tolist()
+    assert np.concatenate([times.end for times in found]).tolist() == expected.end.tolist()
+    assert np.concatenate([times.tied for times in found]).tolist() == expected.tied.tolist()
+    assert {times.moved_ns for times in found} == {expected.moved_ns}

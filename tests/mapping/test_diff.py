@@ -1,12 +1,13 @@
 """What changed between two builds of a model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.mappings import CAPTURES, capture, mappings
 
+from otel_bridge.mapping import diff as diff_module
 from otel_bridge.mapping.diff import Diff, MethodDiff, compare
 from otel_bridge.mapping.document import canonical
 from otel_bridge.mapping.source import read_source
@@ -155,6 +156,45 @@ def test_a_capture_equals_itself(model: str) -> None:
     """Also where one handle stands for many operators of many instructions."""
     mapping = read_source(capture(model)).mapping
     assert compare(mapping, mapping).is_equal
+
+
+def chain(count: int) -> list[pb.Mapping]:
+    """Pairs of neighbours, which each side forms another way, so that all hang together."""
+    operators = [f"m{number:04}" for number in range(count)]
+    pairs = [{f"p{at}": operators[at : at + 2] for at in range(first, count, 2)} for first in (0, 1)]
+    return [build(call("Toy", operators, each)) for each in pairs]
+
+
+def crowd(count: int) -> list[pb.Mapping]:
+    """One identifier for all operators, and for all but one."""
+    operators = [f"m{number:04}" for number in range(count)]
+    return [build(call("Toy", operators, {"p": operators[left_out:]})) for left_out in (0, 1)]
+
+
+@pytest.mark.parametrize("sides", [chain, crowd])
+def test_one_large_neighbourhood_costs_what_its_operators_cost(
+    sides: Callable[[int], list[pb.Mapping]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four times the operators are looked up about four times as often, not sixteen times."""
+    looked_up = 0
+
+    class Counted(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            nonlocal looked_up
+            looked_up += 1
+            return super().__hash__()
+
+    operators_of = diff_module._operators
+    monkeypatch.setattr(diff_module, "_operators", lambda *of: {Counted(key): name for key, name in operators_of(*of).items()})
+    counts = []
+    for count in (100, 400):
+        before, after = sides(count)
+        looked_up = 0
+        assert len(only(compare(before, after)).fused) == 1
+        counts.append(looked_up)
+    assert counts[1] < 5 * counts[0]
 
 
 @given(mappings(), mappings(), st.booleans())

@@ -12,7 +12,7 @@ from support.mappings import capture
 
 from otel_bridge.mapping.pte import read_program
 from otel_bridge.mapping.xnnpack_kinds import LOOK_UP, STEPS, step_of
-from otel_bridge.mapping.xnnpack_order import Node, Orders, handles_of
+from otel_bridge.mapping.xnnpack_order import Node, handles_of
 from otel_bridge.mapping.xnnpack_payload import KINDS
 from otel_bridge.model.events import Identifier
 
@@ -156,21 +156,6 @@ def test_never_of_another_node(data: st.DataObject, kinds: list[str]) -> None:
     if len(truth) == len(nodes):
         looked_up = ["Invalid Unary Op" in identifier for identifier in identifiers]
         assert found == tuple(0 if table else handle for table, handle in zip(looked_up, truth, strict=True))
-
-
-def test_orders_are_kept_within_bounds() -> None:
-    """A sequence is aligned once while it is kept; beyond the bound the one that was used least recently goes."""
-    orders = Orders(max_events=5)
-    first, second = (tuple(f"Add (ND) #{number + 1}" for number in range(count)) for count in (2, 3))
-    nodes: list[Node] = [("Add", 1), ("Add", 2), ("Add", 3)]
-    kept = orders.get("call", nodes, second)
-    assert kept == (1, 2, 3)
-    assert orders.get("call", nodes, second) is kept
-    assert orders.get("other", nodes[:2], first) == (1, 2)
-    assert orders.get("call", nodes, second) is kept
-    orders.get("third", nodes[:2], first)
-    assert orders.get("call", nodes, second) is kept
-    assert len(orders._known) == 2
 
 
 def test_the_documented_table() -> None:

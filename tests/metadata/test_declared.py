@@ -10,7 +10,7 @@ from support.delegate_runs import logged, run_delegate
 from support.mappings import mapping_of
 from support.scenes import STREAM, batch_of, call, delegated, execute, runtime, spans_in, stages_with
 
-from otel_bridge.cli.mapping import mapping as mapping_command
+from otel_bridge.cli.main import otel_bridge
 from otel_bridge.errors import MalformedMapping
 from otel_bridge.mapping.document import canonical, encode, same_resolution
 from otel_bridge.mapping.formats import MAX_FIELDS, read_layout
@@ -91,7 +91,7 @@ def test_declared_metadata_reach_the_span_with_their_types() -> None:
     schema = pb.MetadataFormat(delegate="Toy", flatbuffer=pb.FlatbufferSchema(bfbs=BFBS))
     run = run_delegate("Toy", [logged("a", 200, 300, (HERE / "probe.bin").read_bytes())], formats=[schema])
     said = run.said("a", "delegate.metadata")
-    assert (said["delegate.metadata.small"], said["delegate.metadata.kernel"]) == (-3, "conv")
+    assert (said["delegate.metadata.small"], said["delegate.metadata.unit"]) == (-3, "NPU")
     events = [logged("a", 200, 300, b"\x05"), logged("b", 300, 400, b"\x00" * 10_000_000)]
     run = run_delegate("Toy", events, formats=[layout("Toy", ("n", "u8"))])
     assert run.said("a", "delegate.metadata") == {"delegate.metadata.n": 5}
@@ -197,12 +197,12 @@ def test_the_command_line_declares_with_the_mapping(tmp_path: Path) -> None:
     layout_file.write_text('{"fields":[{"name":"took","type":"u32","unit":"ns"}]}')
     command = ["build", str(source), "-o", str(output)]
     options = [f"--metadata-struct=Toy={layout_file}", f"--metadata-schema=Other={HERE / 'probe.bfbs'}#probe.Other"]
-    done = CliRunner().invoke(mapping_command, [*command, *options])
+    done = CliRunner().invoke(otel_bridge, ["mapping", *command, *options])
     assert done.exit_code == 0, done.output
     other, toy = read_source(output.read_bytes()).mapping.metadata
     assert (other.delegate, other.flatbuffer.root_table, other.flatbuffer.bfbs) == ("Other", "probe.Other", BFBS)
     assert (toy.delegate, toy.layout.fields[0].unit) == ("Toy", "ns")
-    again = CliRunner().invoke(mapping_command, ["build", str(output), "-o", str(tmp_path / "again"), options[1]])
+    again = CliRunner().invoke(otel_bridge, ["mapping", "build", str(output), "-o", str(tmp_path / "again"), options[1]])
     assert again.exit_code == 0, again.output
     assert len(read_source((tmp_path / "again").read_bytes()).mapping.metadata) == 2
 
@@ -220,7 +220,7 @@ def test_an_option_that_cannot_be_obeyed_is_told(tmp_path: Path, option: str, sa
     """Before anything is written."""
     source, output = tmp_path / "maps.json", tmp_path / "out.mapping"
     source.write_text('{"debug_handle_map":{"forward":{"0":1}},"delegate_map":{}}')
-    done = CliRunner().invoke(mapping_command, ["build", str(source), "-o", str(output), option])
+    done = CliRunner().invoke(otel_bridge, ["mapping", "build", str(source), "-o", str(output), option])
     assert done.exit_code != 0
     assert said in done.output + str(done.exception)
     assert not output.exists()

@@ -1,12 +1,19 @@
 """Decoders of delegate authors: chosen per backend, run apart, never trusted."""
 
+import json
+import re
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from support.pages import ROOT
 
+from otel_bridge.backends.table import read
 from otel_bridge.errors import ConfigError
-from otel_bridge.metadata.table import Decoders
+from otel_bridge.metadata.coreml import decode_coreml
+from otel_bridge.metadata.neutron import decode_neutron
+from otel_bridge.metadata.table import FIXED_TYPES, Decoders
+from otel_bridge.metadata.vgf import SCHEMA, decode_vgf
 
 HERE = "support.parsers"
 
@@ -116,6 +123,52 @@ def test_a_key_never_changes_its_type() -> None:
         assert content.pairs == (("t", "2.5"),)
         assert content.error == "n is text here and a number elsewhere"
         assert decoders.decode("Other", b'{"n":"one","t":1}').pairs == (("t", "1"),)
+
+
+@pytest.mark.parametrize(
+    ("foreign", "delegate", "data", "own"),
+    [
+        (b'{"function":1}', "NeutronBackend", b"\x2a", (("function", "kernel"), ("kernel_code", 42))),
+        (b'{"kernel_code":"conv"}', "NeutronBackend", b"\x2a", (("function", "kernel"), ("kernel_code", 42))),
+        (b'{"estimated_cost":"high"}', "CoreMLBackend", b'{"estimatedCost":1}', (("estimated_cost", 1.0),)),
+    ],
+)  # fmt: skip
+def test_nothing_foreign_takes_a_key_from_the_bridges_own_decoders(
+    foreign: bytes, delegate: str, data: bytes, own: tuple[tuple[str, object], ...]
+) -> None:
+    """Whatever any delegate sent before, under the same key and with another type, they say what they always say."""
+    with closing(Decoders()) as decoders:
+        decoders.decode("Foreign", foreign)
+        content = decoders.decode(delegate, data)
+    assert (content.pairs, content.error) == (own, "")
+
+
+def test_a_key_of_vulkans_identifiers_has_its_type_everywhere() -> None:
+    """Those never pass a decoder, so a decoder's value becomes of their type, or is left out and told."""
+    with closing(Decoders()) as decoders:
+        assert decoders.decode("Toy", b'{"operator_id":7,"operator":3}').pairs == (("operator_id", 7), ("operator", "3"))
+        assert type(decoders.decode("Toy", b'{"operator_id":7,"operator":3}').pairs[0][1]) is int
+        content = decoders.decode("Toy", b'{"operator_id":7.5}')
+    assert (content.pairs, content.error) == ((), "operator_id is a number here and an integer elsewhere")
+
+
+def test_the_fixed_types_are_those_that_are_given() -> None:
+    """Each key of the bridge's own decoders and of Vulkan's identifiers, no other, and the page says the same."""
+    coreml = {"preferredComputeUnit": "NE", "supportedComputeUnits": ["NE"], "outputNames": ["x"], "operatorName": "conv"}
+    vgf = {"schema": SCHEMA, "schema_version": 1, "available": False, "reason": "off", "segments": []}
+    shader = {"operator": {"name": "aten.add"}, "kernel_name": "add", "operator_id": 1, "dispatch_id": 2}
+    given = [
+        *decode_coreml(json.dumps(coreml | {"estimatedCost": 0.5}).encode()).pairs,
+        *decode_neutron(b"\x2a").pairs,
+        *decode_vgf(json.dumps(vgf).encode()).pairs,
+        *read("VulkanBackend", json.dumps(shader)).details,
+    ]
+    assert {key: type(value) for key, value in given} == FIXED_TYPES
+    words = {str: "text", int: "integer", float: "double", bool: "truth value"}
+    page = (ROOT / "docs" / "metadata.md").read_text()
+    for fixed, word in words.items():
+        (keys,) = re.findall(rf"^\| {word} \| (.*) \|$", page, re.MULTILINE)
+        assert sorted(keys.replace("`", "").split(", ")) == sorted(key for key, its in FIXED_TYPES.items() if its is fixed)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from support.scenes import batch_of, execute, runtime
 
 from otel_bridge.spool.lot import Lot, LotLimits
-from otel_bridge.spool.protocol import Record
+from otel_bridge.spool.protocol import Awaited, Record
 
 
 class LotAgainstModel(RuleBasedStateMachine):
@@ -36,7 +36,7 @@ class LotAgainstModel(RuleBasedStateMachine):
             and sum(s for _, s, _, _ in self._sized(self.model)) + size <= self.limits.max_bytes
             and sum(s for _, s, _, _ in self._sized(mine)) + size <= self.limits.max_bytes_per_build
         )
-        assert fits == (self.lot.offer(ref, record, size, self.now_s) is None)
+        assert fits == (self.lot.offer(Awaited(ref), record, size, self.now_s) is None)
         if fits:
             self.model.append((ref, self.next, events, self.now_s + self.limits.max_age_s))
             self.sizes[self.next] = size
@@ -45,7 +45,7 @@ class LotAgainstModel(RuleBasedStateMachine):
     @rule(ref=st.sampled_from("abcd"))
     def take(self, ref: str) -> None:
         """All of a ref, in order."""
-        assert [n for r, n, _, _ in self.model if r == ref] == [record.number for record in self.lot.take(ref)]
+        assert [n for r, n, _, _ in self.model if r == ref] == [record.number for record in self.lot.take(Awaited(ref))]
         self.model = [each for each in self.model if each[0] != ref]
 
     @rule(seconds=st.floats(0, 12))
