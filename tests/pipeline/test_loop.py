@@ -4,17 +4,19 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.scenes import batch_of, batches, call, delegated, execute, runtime, spans_in, stages_with
+from support.scenes import NOON_NS, STREAM, batch_of, batches, call, delegated, execute, runtime, spans_in, stages_with
 from support.spools import NOTHING
 
 from otel_bridge.errors import BackEndUnavailable, ExportRejected
 from otel_bridge.export.protocol import Sent
 from otel_bridge.model.events import EventBatch, TraceContext, concatenate
+from otel_bridge.model.stream import Clock
 from otel_bridge.pipeline.loop import BATCH_EVENTS, Pipeline
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spans.assemble import Payload
@@ -235,3 +237,14 @@ def test_the_books_balance(parts: list[EventBatch], limit: int, data: st.DataObj
     with asyncio.Runner() as runner:
         books = runner.run(drain(parts, BackEnd(*script), stages_with(), limit))
     assert sum(map(len, parts)) == books.emitted_events + books.drops.total()
+
+
+def test_the_passes_of_a_request_do_not_lie_on_top_of_each_other(run: Run) -> None:
+    """Without an anchor the last event of the request ends at receipt, not the last of each pass."""
+    stream = replace(STREAM, clocks=(Clock(),))
+    blocks = [(execute(n), [runtime("Method::execute", 1_000 * n, 1_000 * n + 500)]) for n in range(BATCH_EVENTS + 10)]
+    back_end = BackEnd()
+    run(drain([batch_of(*blocks, stream=stream)], back_end, stages_with()))
+    starts = sorted(span.start_time_unix_nano for span in spans_in([Payload(data, 0, 0) for data in back_end.taken]))
+    assert {later - earlier for earlier, later in pairwise(starts)} == {1_000}
+    assert starts[-1] == NOON_NS - 500
