@@ -104,11 +104,6 @@ def from_json(text: str) -> pb.MappingFile:
         raise malformed("mapping document", found, "give what `otel-bridge mapping build -o FILE.json` writes") from error
 
 
-def same_resolution(a: pb.Mapping, b: pb.Mapping) -> bool:
-    """Whether two canonical mappings resolve every identifier alike. Operators may differ: they only describe."""
-    return first_difference(a, b) is None
-
-
 def first_difference(a: pb.Mapping, b: pb.Mapping) -> str | None:
     """
     The path at which two canonical mappings resolve differently; None: nowhere.

@@ -12,7 +12,7 @@ from support.scenes import STREAM, batch_of, call, delegated, execute, runtime, 
 
 from otel_bridge.cli.main import otel_bridge
 from otel_bridge.errors import MalformedMapping
-from otel_bridge.mapping.document import canonical, encode, same_resolution
+from otel_bridge.mapping.document import canonical, encode, first_difference
 from otel_bridge.mapping.formats import MAX_FIELDS, read_layout
 from otel_bridge.mapping.source import read_source
 from otel_bridge.metadata.layout import CODES
@@ -119,7 +119,7 @@ def test_a_declaration_is_a_part_of_the_document_and_not_of_what_it_resolves() -
     declared.metadata.add().CopyFrom(layout("Any", ("n", "u8")))
     plain, declared = canonical(plain), canonical(declared)
     assert encode(plain) != encode(declared)
-    assert same_resolution(plain, declared)
+    assert first_difference(plain, declared) is None
     assert [each.delegate for each in declared.metadata] == ["Any", "Toy"]
     assert canonical(declared) == declared
 

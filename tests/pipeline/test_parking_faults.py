@@ -120,3 +120,34 @@ def test_what_has_got_its_mapping_is_not_missing(run: Run) -> None:
 
     run(go())
     assert yard.parking.missing() == []
+
+
+def test_devices_do_not_choose_how_much_is_remembered(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds are forgotten oldest first, and devices are counted up to a bound over all builds, which forgetting frees."""
+    monkeypatch.setattr(parking, "_MAX_MISSING", 2)
+    monkeypatch.setattr(parking, "_MAX_ALL_DEVICES", 3)
+    yard = Yard(policy="pass")
+
+    async def seen(build: str, devices: int) -> list[tuple[str, int]]:
+        for device in range(devices):
+            await yard.spool.append(parked_batch(0, build=build, device=device))
+        await yard.drain()
+        return [(str(each.awaited), len(each.streams)) for each in yard.parking.missing()]
+
+    assert run(seen("a", 2)) == [("a", 2)]
+    assert run(seen("b", 2)) == [("a", 2), ("b", 1)]
+    run(seen("c", 1))
+    assert run(seen("c", 3)) == [("b", 1), ("c", 2)]
+
+
+def test_a_name_that_no_mapping_can_get_is_not_waited_for(run: Run) -> None:
+    """A label over its limit, or a name with @: the events go on at once, and nobody is told to upload what cannot be."""
+    yard = Yard()
+
+    async def go() -> None:
+        await yard.spool.append(parked_batch(0, alias="x" * 5000))
+        await yard.spool.append(parked_batch(1, alias="a@b"))
+        await yard.drain()
+
+    run(go())
+    assert (dict(yard.statuses), yard.parking.missing()) == ({"no_mapping": 2}, [])
