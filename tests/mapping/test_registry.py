@@ -1,4 +1,5 @@
 import multiprocessing
+import resource
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -145,6 +146,23 @@ def test_busy(tmp_path: Path) -> None:
             assert caught.value.retry_after_s
             assert registry.get("", "b1").mapping == canonical(ONE)
         assert registry.put("", file_of(TWO, "b2")).created
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    """Where the file cannot grow, a write is told to come again, and nothing of it stays; reads and later writes go on."""
+    large = mapping_of({f"an identifier of some length, number {n}": [n + 1] for n in range(20_000)})
+    with closing(open_registry(tmp_path)) as registry:
+        registry.put("", file_of(ONE, "b1"))
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 10, limits[1]))
+        try:
+            with pytest.raises(Unavailable, match="its disk is full or gone; try again"):
+                registry.put("", file_of(large, "b2"))
+            assert registry.get("", "b1").mapping == canonical(ONE)
+            assert [info.build_id for info in registry.page("", "", 10)] == ["b1"]
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert registry.put("", file_of(large, "b2")).created
 
 
 def _work(directory: Path, number: int) -> None:
