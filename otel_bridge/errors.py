@@ -14,6 +14,7 @@ What can go wrong, drawn.
   + Unavailable           a retry helps, after `retry_after_s`
     - SpoolFull           no room for more events now
     - Draining            the bridge is stopping
+    - BodyStalled         the body of a request over HTTP stopped coming
     - BackEndUnavailable  the back end cannot be reached, or asks for patience
 
 Every error has a `reason`: stable, of low cardinality, and the label of the metric that counts it. A message says what,
@@ -107,6 +108,12 @@ class Draining(Unavailable):
     """The bridge is stopping."""
 
     reason = "draining"
+
+
+class BodyStalled(Unavailable):
+    """The body of a request over HTTP stopped coming."""
+
+    reason = "body_stalled"
 
 
 class BackEndUnavailable(Unavailable):
