@@ -37,7 +37,7 @@ _BOUNDARY = re.compile(rb"(?:^|\s)-----(BEGIN|END) (OTEL BRIDGE EVENTS|ETDUMP)--
 _RUNNER_BEGIN = re.compile(rb"(?:^|\s)#\[RUN THIS\]\s*\Z")
 _RUNNER_END = re.compile(rb"(?:^|\s)#\[END\]\s*\Z")
 _RUNNER_ETDUMP = re.compile(rb'(?:^|\s)echo "([A-Za-z0-9+/=]+)" \| base64 -d >etdump\.bin\s*\Z')
-_BASE64 = re.compile(rb"[A-Za-z0-9+/]+={0,2}\Z")
+_BASE64 = re.compile(rb"(?=.)[A-Za-z0-9+/]*={0,2}\Z")
 _CHECKSUM = re.compile(rb"=([0-9A-Fa-f]{8})\Z")
 
 
