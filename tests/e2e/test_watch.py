@@ -115,7 +115,7 @@ def test_a_bridge_that_is_away(sink: OtlpSink, tmp_path: Path) -> None:
     put(folder, "more.etdp", CAPTURE)
     done = watch_once(address, folder, *MODEL)
     assert done.exit_code == 1
-    assert "1 files wait" in done.stderr
+    assert "1 file waits" in done.stderr
     assert files_in(folder) == {"more.etdp"}
 
 
