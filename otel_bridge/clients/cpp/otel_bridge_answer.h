@@ -45,7 +45,7 @@ class Line {
     put('\'');
     for (size_t i = 0; i < foreign.size() && i < kQuoted; ++i) {
       const unsigned char c = static_cast<unsigned char>(foreign[i]);
-      if (c >= 0x20 && c < 0x7f && c != '\'' && c != '\\') {
+      if (c >= 0x20 && c < 0x7f && c != '\\') {
         put(static_cast<char>(c));
       } else {
         constexpr char kHex[] = "0123456789abcdef";
@@ -199,27 +199,41 @@ inline bool ends_with(std::string_view text, std::string_view end) {
   return text == end;
 }
 
-// The RetryInfo among the details of a google.rpc.Status; a detail that claims to be one and is none is passed over.
-inline RetryInfo read_retry_info(std::string_view status) {
-  Fields field(status);
-  while (field.next()) {
-    if (!field.is_bytes(3)) continue;
-    std::string_view type;
-    std::string_view value;
-    Fields any(field.bytes());
-    while (any.next()) {
-      if (any.is_bytes(1)) type = any.bytes();
-      if (any.is_bytes(2)) value = any.bytes();
-    }
-    if (!any.whole() || !ends_with(type, "/google.rpc.RetryInfo")) continue;
-    RetryInfo found{true, 0};
-    Fields info(value);
-    while (info.next()) {
-      if (info.is_bytes(1)) found.wait_ms = read_duration_ms(info.bytes());
-    }
-    if (info.whole()) return found;
+// What is heeded of a google.rpc.Status.
+struct RpcStatus {
+  std::string_view message;  // points into the answer
+  RetryInfo retry_info;
+};
+
+// Reads one google.protobuf.Any; its RetryInfo, if it is one and can be read.
+inline RetryInfo read_retry_info(std::string_view detail) {
+  std::string_view type;
+  std::string_view value;
+  Fields any(detail);
+  while (any.next()) {
+    if (any.is_bytes(1)) type = any.bytes();
+    if (any.is_bytes(2)) value = any.bytes();
   }
-  return {};
+  if (!any.whole() || !ends_with(type, "/google.rpc.RetryInfo")) return {};
+  RetryInfo found{true, 0};
+  Fields info(value);
+  while (info.next()) {
+    if (info.is_bytes(1)) found.wait_ms = read_duration_ms(info.bytes());
+  }
+  return info.whole() ? found : RetryInfo();
+}
+
+// Reads a google.rpc.Status; false if the bytes are none. A detail that claims to be RetryInfo and is none is passed over.
+inline bool read_rpc_status(std::string_view bytes, RpcStatus* status) {
+  RpcStatus read;
+  Fields field(bytes);
+  while (field.next()) {
+    if (field.is_bytes(2)) read.message = field.bytes();
+    if (field.is_bytes(3) && !read.retry_info.given) read.retry_info = read_retry_info(field.bytes());
+  }
+  if (!field.whole()) return false;
+  *status = read;
+  return true;
 }
 
 // Decodes base64, padded or not, up to a comma (a second value of the same header); false if it is none or `room` does not do.

@@ -84,7 +84,10 @@ class GrpcAnswer final : public Http2Answer {
     } else if (name == "grpc-status-details-bin") {
       char details[3072];  // base64 in the 4 KiB that a field may have
       size_t size = 0;
-      if (read_base64(value, details, sizeof details, &size)) retry_info_ = read_retry_info(std::string_view(details, size));
+      RpcStatus status;
+      if (read_base64(value, details, sizeof details, &size) && read_rpc_status(std::string_view(details, size), &status)) {
+        retry_info_ = status.retry_info;
+      }
     }
   }
 

@@ -1,9 +1,7 @@
 // Copyright (c) the otel-bridge authors. SPDX-License-Identifier: Apache-2.0
 //
 // send_grpc TARGET [timeout_ms=N] [idle_ms=N] [token=T] [authority=A] [first_stream=N]
-#include <cstdlib>
-#include <cstring>
-
+#include "arguments.h"
 #include "otel_bridge_grpc.h"
 #include "send_requests.h"
 
@@ -14,13 +12,6 @@ class Numbered : public otel_bridge::GrpcTransport {
   Numbered(const char* target, const otel_bridge::GrpcOptions& options, uint32_t first_stream)
       : GrpcTransport(target, options, first_stream) {}
 };
-
-const char* value_of(const char* argument, const char* name) {
-  const size_t size = std::strlen(name);
-  return std::strncmp(argument, name, size) == 0 && argument[size] == '=' ? argument + size + 1 : nullptr;
-}
-
-uint32_t number_of(const char* text) { return static_cast<uint32_t>(std::strtoul(text, nullptr, 10)); }
 
 }  // namespace
 
