@@ -1,5 +1,5 @@
 """
-How the tests build C++: against the headers of the package and of ExecuTorch's wheel, and against its libraries where they run models.
+How the tests build C++: against the headers of the package and of ExecuTorch's wheel, and its libraries where they run models.
 
     program = build(folder, [SOURCES / "play.cpp"], sanitize=("address", "undefined"))
     play = build(folder, [SOURCES / "compare.cpp"], wheel=True)
@@ -59,7 +59,7 @@ def build(
     *,
     wheel: bool = False,
     sanitize: Iterable[str] = (),
-    compiler: str | None = None,
+    compiler: Path | None = None,
     flags: Sequence[str] = ("-O1", "-g"),
     libraries: Sequence[str] = (),
 ) -> Path:
@@ -73,9 +73,11 @@ def build(
     libraries  further flags at the end of the line
     """
     chosen = ",".join(sanitize)
-    program = folder / "-".join([sources[0].stem, *(chosen.split(",") if chosen else []), Path(compiler or "host").stem])
+    program = folder / "-".join(
+        [sources[0].stem, *(chosen.split(",") if chosen else []), compiler.name if compiler else "host"]
+    )
     command = [
-        compiler or require("cxx"),
+        str(compiler or require("cxx")),
         *STRICT,
         *flags,
         *([f"-fsanitize={chosen}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"] if chosen else []),

@@ -110,7 +110,7 @@ def qemu_aarch64() -> Path:
 
 
 def old_headers() -> Path:
-    """A folder with the headers of older releases of ExecuTorch: RELEASE/executorch/include. EngineMissing without a network."""
+    """A folder with headers of older releases of ExecuTorch: RELEASE/executorch/include. EngineMissing without a network."""
     kept = BUILT / "executorch-headers"
     kept.mkdir(parents=True, exist_ok=True)
     with (kept / "lock").open("w") as lock:

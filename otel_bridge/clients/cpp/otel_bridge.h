@@ -1864,7 +1864,7 @@ class ArmourTransport final : public Transport {
 struct UploaderOptions {
   uint32_t idle_ms = 1000;             ///< what `poll` returns when there is nothing to do
   uint32_t initial_backoff_ms = 500;   ///< doubled after each failure ...
-  uint32_t max_backoff_ms = 30000;     ///< ... up to this; up to half of it is left out at random, for a fleet comes back as one
+  uint32_t max_backoff_ms = 30000;     ///< ... up to this; up to half of it is left out at random, lest a fleet return at once
   Platform platform = {};
 };
 
