@@ -247,7 +247,7 @@ inline Field field_at(const uint8_t* at) {
   return field;
 }
 
-inline uint32_t power_of_two_below(uint32_t value) {
+constexpr uint32_t power_of_two_below(uint32_t value) {
   while ((value & (value - 1)) != 0) {
     value &= value - 1;
   }
@@ -420,51 +420,78 @@ struct Completions {
 
 }  // namespace internal
 
-/// Where a tracer keeps what it needs. Counts that must be powers of two are rounded down; every pointer needs its count.
-struct RingMemory {
-  internal::Record* records = nullptr;          ///< 32 bytes each; a power of two
-  uint32_t record_count = 0;
-  internal::Identifier* identifiers = nullptr;  ///< 16 bytes each: distinct names and delegate debug identifiers
-  uint32_t* slots = nullptr;                    ///< 4 bytes each: `2 * identifier_count`, a power of two
-  uint32_t* chosen = nullptr;                   ///< 4 bytes each: `2 * identifier_count`
-  uint32_t identifier_count = 0;
-  char* text = nullptr;                         ///< of all identifiers
-  uint32_t text_bytes = 0;
-  uint8_t* metadata = nullptr;                  ///< the arena: metadata and contexts that are not encoded yet; a power of two
-  uint32_t metadata_bytes = 0;
-  uint8_t* context = nullptr;                   ///< `2 * context_bytes`: method, trace context and attributes of an inference
-  uint32_t context_bytes = 0;
-  internal::Completions* completions = nullptr; ///< 16 bytes each; a power of two, above the number of instructions of a method
-  uint32_t completion_count = 0;
+/// How much a tracer can hold. Counts are rounded down to powers of two.
+struct RingSizes {
+  uint32_t events = 4096;           ///< 32 bytes each; a block takes one or two beside its events
+  uint32_t identifiers = 512;       ///< distinct names and delegate debug identifiers; 32 bytes each
+  uint32_t text_bytes = 16384;      ///< text of all identifiers
+  uint32_t metadata_bytes = 16384;  ///< metadata and contexts that are not encoded yet; an entry takes 4 bytes more than it has
+  uint32_t context_bytes = 1024;    ///< method, trace context and attributes of an inference; twice
+  uint32_t instructions = 512;      ///< of an inference that has to go in parts; 16 bytes each
 };
 
-/// Memory for `Events` events (a block takes one or two beside its own), `Identifiers` distinct identifiers with `TextBytes` of
-/// text, `MetadataBytes` of metadata, and inferences of up to `Instructions` instructions should they have to go in parts.
-template <uint32_t Events = 4096, uint32_t Identifiers = 512, uint32_t TextBytes = 16384, uint32_t MetadataBytes = 16384,
-          uint32_t ContextBytes = 1024, uint32_t Instructions = 512>
-class RingStorage {
-  static constexpr bool power_of_two(uint32_t value) { return value != 0 && (value & (value - 1)) == 0; }
-  static_assert(power_of_two(Events) && Events >= 16 && Events <= 1U << 30, "Events must be a power of two, from 16");
-  static_assert(power_of_two(Identifiers) && Identifiers <= 1U << 20, "Identifiers must be a power of two, at most 2^20");
-  static_assert(power_of_two(MetadataBytes), "MetadataBytes must be a power of two");
-  static_assert(MetadataBytes >= 2 * ContextBytes, "MetadataBytes must have room for two contexts");
-  static_assert(power_of_two(Instructions), "Instructions must be a power of two");
-
+/// Where a tracer and its encoder keep what they need: one stretch of memory that the caller gives, divided.
+class RingMemory {
  public:
-  RingMemory memory() {
-    return {records_, Events,        identifiers_, slots_,       chosen_,      Identifiers, text_, TextBytes,
-            metadata_, MetadataBytes, context_,     ContextBytes, completions_, Instructions};
+  RingMemory() = default;
+
+  /// Divides `memory`; with less than `bytes_for(sizes)` nothing is kept in it, and a tracer drops all events as `ring_full`.
+  RingMemory(void* memory, size_t bytes, const RingSizes& sizes) {
+    if (memory == nullptr || bytes < bytes_for(sizes)) {
+      return;
+    }
+    auto* at = static_cast<unsigned char*>(memory);
+    at += (kAlignment - reinterpret_cast<uintptr_t>(at) % kAlignment) % kAlignment;
+    record_count = internal::power_of_two_below(sizes.events);
+    completion_count = internal::power_of_two_below(sizes.instructions);
+    identifier_count = internal::power_of_two_below(sizes.identifiers);
+    metadata_bytes = internal::power_of_two_below(sizes.metadata_bytes);
+    context_bytes = sizes.context_bytes;
+    text_bytes = sizes.text_bytes;
+    records = take<internal::Record>(at, record_count);
+    completions = take<internal::Completions>(at, completion_count);
+    identifiers = take<internal::Identifier>(at, identifier_count);
+    slots = take<uint32_t>(at, size_t{identifier_count} * 2);
+    chosen = take<uint32_t>(at, size_t{identifier_count} * 2);
+    metadata = take<uint8_t>(at, metadata_bytes);
+    context = take<uint8_t>(at, size_t{context_bytes} * 2);
+    text = take<char>(at, text_bytes);
+  }
+
+  static constexpr size_t bytes_for(const RingSizes& sizes) {
+    return kAlignment + size_t{sizes.events} * sizeof(internal::Record) +
+           size_t{sizes.instructions} * sizeof(internal::Completions) +
+           size_t{sizes.identifiers} * (sizeof(internal::Identifier) + 4 * sizeof(uint32_t)) + sizes.metadata_bytes +
+           size_t{sizes.context_bytes} * 2 + sizes.text_bytes;
   }
 
  private:
-  internal::Record records_[Events];
-  internal::Identifier identifiers_[Identifiers];
-  uint32_t slots_[2 * Identifiers];
-  uint32_t chosen_[2 * Identifiers];
-  char text_[TextBytes];
-  uint8_t metadata_[MetadataBytes];
-  uint8_t context_[2 * ContextBytes];
-  internal::Completions completions_[Instructions];
+  friend class RingTracer;
+  friend class Encoder;
+
+  static constexpr size_t kAlignment = 8;
+
+  template <class Item>
+  static Item* take(unsigned char*& at, size_t count) {
+    auto* const items = reinterpret_cast<Item*>(at);
+    at += count * sizeof(Item);
+    return items;
+  }
+
+  internal::Record* records = nullptr;
+  internal::Completions* completions = nullptr;
+  internal::Identifier* identifiers = nullptr;
+  uint32_t* slots = nullptr;   // by hash: 1 + the index of an identifier
+  uint32_t* chosen = nullptr;  // the identifiers of a request, and for each identifier its index there
+  uint8_t* metadata = nullptr;
+  uint8_t* context = nullptr;
+  char* text = nullptr;
+  uint32_t record_count = 0;
+  uint32_t completion_count = 0;
+  uint32_t identifier_count = 0;
+  uint32_t metadata_bytes = 0;
+  uint32_t context_bytes = 0;
+  uint32_t text_bytes = 0;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------------
@@ -479,13 +506,6 @@ class Encoder;
 class RingTracer : public et::EventTracer {
  public:
   explicit RingTracer(const RingMemory& memory) : memory_(memory) {
-    using internal::power_of_two_below;
-    memory_.record_count = memory_.records == nullptr ? 0 : power_of_two_below(memory_.record_count);
-    memory_.metadata_bytes = memory_.metadata == nullptr ? 0 : power_of_two_below(memory_.metadata_bytes);
-    memory_.identifier_count = memory_.identifiers == nullptr ? 0 : power_of_two_below(memory_.identifier_count);
-    memory_.completion_count = memory_.completions == nullptr ? 0 : power_of_two_below(memory_.completion_count);
-    memory_.context_bytes = memory_.context == nullptr ? 0 : memory_.context_bytes;
-    memory_.text_bytes = memory_.text == nullptr ? 0 : memory_.text_bytes;
     reserve_ = memory_.record_count / 16 < 8 ? 2 : 8;
     for (uint32_t i = 0; i < 2 * memory_.identifier_count; ++i) {
       memory_.slots[i] = 0;
@@ -991,11 +1011,25 @@ class RingTracer : public et::EventTracer {
   std::atomic<uint32_t> arena_tail_{0};
 };
 
-/// A `RingTracer` with its memory, some 90 KB by default: too large for most stacks.
-template <uint32_t... Sizes>
-class StaticRingTracer : private RingStorage<Sizes...>, public RingTracer {
+struct DefaultSizes {
+  static constexpr RingSizes kSizes = {};
+};
+
+namespace internal {
+
+template <size_t Bytes>
+struct Storage {
+  unsigned char bytes[Bytes];
+};
+
+}  // namespace internal
+
+/// A `RingTracer` with its memory: by default some 200 KB, too large for most stacks. `Sizes` has a `static constexpr RingSizes
+/// kSizes`.
+template <class Sizes = DefaultSizes>
+class StaticRingTracer : private internal::Storage<RingMemory::bytes_for(Sizes::kSizes)>, public RingTracer {
  public:
-  StaticRingTracer() : RingTracer(RingStorage<Sizes...>::memory()) {}
+  StaticRingTracer() : RingTracer(RingMemory(this->bytes, sizeof(this->bytes), Sizes::kSizes)) {}
 };
 
 /// One inference, as a scope: sets what it says of itself, and ends its block, with an error or without.

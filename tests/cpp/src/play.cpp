@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 7; ++i) {
     sizes[i] = static_cast<uint32_t>(std::strtoul(argv[i + 1], nullptr, 10));
   }
-  Memory memory(sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6]);
+  Memory memory({sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6]});
   otel_bridge::RingTracer tracer(memory.ring);
   otel_bridge::StreamInfo info;
   info.stream_id[15] = 1;
