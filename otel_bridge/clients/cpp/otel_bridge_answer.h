@@ -298,7 +298,7 @@ class BridgeTransport : public Transport {
     }
     accepted_ += counts.accepted;
     rejected_ += counts.rejected;
-    if (counts.rejected != 0) message_ << counts.rejected << " events rejected, the first: ";
+    if (counts.rejected != 0) message_ << counts.rejected << " rejected, the first: ";
     if (counts.rejected != 0) message_.quote(counts.first_rejection);
     return true;
   }

@@ -44,10 +44,15 @@ class GrpcTarget {
     std::string_view port(text.data() + colon + 1, text.size() - colon - 1);
     if (host.front() == '[' && host.back() == ']' && host.size() > 2) {
       host = std::string_view(host.data() + 1, host.size() - 2);
-    } else if (host.find(':') != std::string_view::npos) {
+    } else if (host.find_first_of(":[]") != std::string_view::npos) {
       return;  // an IPv6 address without brackets: where it ends is a guess
     }
-    if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != std::string_view::npos) return;
+    uint32_t number = 0;
+    for (char c : port) {
+      if (c < '0' || c > '9' || port.size() > 5) return;
+      number = number * 10 + static_cast<uint32_t>(c - '0');
+    }
+    if (number == 0 || number > 65535) return;
     std::copy_n(text.data(), text.size(), text_);
     std::copy_n(host.data(), host.size(), host_);
     std::copy_n(port.data(), port.size(), port_);

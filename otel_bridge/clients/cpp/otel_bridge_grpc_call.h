@@ -79,8 +79,7 @@ class GrpcAnswer final : public Http2Answer {
       status_ = number(value, 16);
       if (status_ < 0) status_ = static_cast<int>(GrpcStatus::kUnknown);
     } else if (name == "grpc-message") {
-      said_size_ = std::min(value.size(), sizeof said_);
-      std::copy_n(value.data(), said_size_, said_);
+      keep_message(value);
     } else if (name == "grpc-status-details-bin") {
       char details[3072];  // base64 in the 4 KiB that a field may have
       size_t size = 0;
@@ -119,6 +118,23 @@ class GrpcAnswer final : public Http2Answer {
 
  private:
   static constexpr size_t kPrefix = 5;
+
+  // A grpc-message is percent-encoded; what is not well encoded stays as it is.
+  void keep_message(std::string_view text) {
+    said_size_ = 0;
+    for (size_t i = 0; i < text.size() && said_size_ < sizeof said_; ++i) {
+      const int high = text[i] == '%' && i + 2 < text.size() ? hex(text[i + 1]) : -1;
+      const int low = high >= 0 ? hex(text[i + 2]) : -1;
+      said_[said_size_++] = low >= 0 ? static_cast<char>(high << 4 | low) : text[i];
+      if (low >= 0) i += 2;
+    }
+  }
+
+  static int hex(char digit) {
+    if (digit >= '0' && digit <= '9') return digit - '0';
+    if (digit >= 'A' && digit <= 'F') return digit - 'A' + 10;
+    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+  }
 
   static int number(std::string_view text, int most) {
     int read = 0;

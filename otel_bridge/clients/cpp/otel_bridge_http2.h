@@ -96,6 +96,8 @@ class Http2Connection {
   /// Parse, with `count` bytes more in `room()`. False: the peer broke the protocol. Also to be called, with 0, after `control_sent`.
   bool parse(size_t count) {
     filled_ += count;
+    // No SETTINGS that we take is so long that its first byte is not 0; whoever speaks something else may never send nine bytes.
+    if (!greeted_ && filled_ != 0 && received_[0] != 0) return fail(Http2Error::kProtocol, "it does not speak HTTP/2");
     size_t at = 0;
     while (fault_ == nullptr && filled_ - at >= kFrameHead && sizeof control_ - control_size_ >= kMostControl) {
       const uint8_t* head = received_ + at;
