@@ -82,7 +82,7 @@ def _schedule(program: torch.export.ExportedProgram) -> Iterator[tuple[str, list
 
 
 def _operator(node: torch.fx.Node) -> str:
-    """ "add" of `aten.add.Tensor`."""
+    """The operator without its namespace and overload: "add" of `aten.add.Tensor`."""
     return str(node.target).rpartition("aten.")[2].partition(".")[0]
 
 
