@@ -78,7 +78,7 @@ class ProgramFile:
         return self.data[begin:end]
 
     def build_id(self) -> str:
-        """The build id that was written into it, else the SHA-256 of the whole file, 64 hex digits."""
+        """See `otel_bridge.mapping.pte.build_id_of`."""
         written = self._named(BUILD_ID_KEY)
         if written is None:
             return hashlib.sha256(self.data).hexdigest()
