@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-import grpc
 
 from otel_bridge.cli.options import PairType, add_resource, clock_options, name_model, upload_of
-from otel_bridge.cli.remote import CALL_TIMEOUT_S, channel_to, explain, patiently, profiling, sent_now, server_option
+from otel_bridge.cli.remote import connection_to, explain, patiently, server_option
+from otel_bridge.errors import BridgeRefused
 from otel_bridge.v1 import profiling_pb2 as pb
 
-_OF_THE_FILE = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
+_OF_THE_FILE = ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED")
 """Codes that say something of one request, not of the bridge."""
 
 
@@ -49,16 +49,16 @@ def send(
     if not model and not build_id:
         raise click.UsageError("say which model ran: --model NAME@VERSION or --build-id ID")
     failed = False
-    with channel_to(server) as channel:
+    with connection_to(server) as connection:
         for path in dumps:
             try:
                 request = upload_of(path, method=method, **clock)
                 name_model(request, model, build_id)
                 request.stream.runtime_version = (runtime_version or "").encode()
                 add_resource(request, resources)
-                answer = patiently(partial(_upload, channel, request))
-            except grpc.RpcError as error:
-                if error.code() not in _OF_THE_FILE:
+                answer = patiently(partial(connection.call, connection.profiling.UploadETDump, request))
+            except BridgeRefused as error:
+                if error.code not in _OF_THE_FILE:
                     raise
                 failed = True
                 _show_fault(path, f"{path}: {explain(server, error)}", as_json=as_json)
@@ -69,10 +69,6 @@ def send(
                 _show(path, answer, as_json=as_json)
     if failed:
         click.get_current_context().exit(1)
-
-
-def _upload(channel: grpc.Channel, request: pb.UploadETDumpRequest) -> pb.UploadETDumpResponse:
-    return profiling(channel).UploadETDump(request, timeout=CALL_TIMEOUT_S, metadata=sent_now())
 
 
 def _show(path: Path, answer: pb.UploadETDumpResponse, *, as_json: bool) -> None:

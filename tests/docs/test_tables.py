@@ -229,8 +229,10 @@ def test_reasons_of_refused_requests() -> None:
     """The table has the reason of each error that a peer may see."""
     told = [row["reason"] for row in table(PROTOCOL, "reason", "means")]
     own = {each.reason for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.BridgeError)}
-    # Those of classes that only others derive from, of the settings, and of the way to the back end are not told to a peer.
+    # Those of classes that only others derive from, of the settings, of the way to the back end, and of clients are not told
+    # to a peer.
     own -= {"rejected", "unavailable", "config", "export_rejected", "back_end_unavailable"}
+    own -= {errors.BridgeRefused.reason, errors.BridgeUnavailable.reason}
     given = {
         keyword.value.value
         for room in ("wire", "etdump", "mapping", "spool")
