@@ -19,11 +19,11 @@ from typing import Any, BinaryIO, cast
 
 from otel_bridge.aot.build_id import embed_build_id
 from otel_bridge.aot.graphs import graph_of
+from otel_bridge.aot.maps import read_live_maps
 from otel_bridge.mapping.disclosure import disclose
 from otel_bridge.mapping.document import canonical, canonical_file
 from otel_bridge.mapping.etrecord import name_operators
-from otel_bridge.mapping.faults import described, malformed, named, quoted
-from otel_bridge.mapping.maps_json import mapping_of
+from otel_bridge.mapping.faults import malformed, named, quoted
 from otel_bridge.mapping.merge import merge
 from otel_bridge.mapping.operators import Graph
 from otel_bridge.mapping.pte import read_program
@@ -57,7 +57,7 @@ def mapping_from_program(
     Raises `MalformedMapping`: the maps of a backend cannot be resolved with, or the managers are not of one export.
     """
     graphs = _graphs(executorch_program_manager, edge_program_manager)
-    mapping = _mapping_of(executorch_program_manager.debug_handle_map, executorch_program_manager.delegate_map)
+    mapping = read_live_maps(executorch_program_manager.debug_handle_map, executorch_program_manager.delegate_map)
     name_operators(mapping, graphs.get)
     known_by = embed_build_id(executorch_program_manager, build_id, backend_config=backend_config)
     with _written(executorch_program_manager) as pte:
@@ -101,32 +101,6 @@ def _recorded(program: Any) -> Mapping[str, Any] | None:
 
 def _names(methods: set[str]) -> str:
     return ", ".join(quoted(name) for name in sorted(methods)[:5]) or "none"
-
-
-def _mapping_of(debug_handle_map: Any, delegate_map: Any) -> pb.Mapping:
-    """The mapping of two live maps: the JSON reader's, but for the identifiers, whose types are still there."""
-    calls = {method: {str(number): each for number, each in known.items()} for method, known in delegate_map.items()}
-    mapping = mapping_of(
-        {method: {str(number): _listed(each) for number, each in known.items()} for method, known in debug_handle_map.items()},
-        {method: {key: {"name": call.get("name")} for key, call in known.items()} for method, known in calls.items()},
-    )
-    for method in mapping.methods:
-        for instruction in method.instructions:
-            call = calls.get(method.name, {}).get(str(instruction.id), {})
-            where = f"delegate_map[{named(method.name)}][{instruction.id}]"
-            instruction.entries.extend(_entries(call.get("delegate_map") or {}, where))
-    return mapping
-
-
-def _entries(entries: Mapping[Any, Any], where: str) -> Iterator[pb.MapEntry]:
-    for identifier, handles in entries.items():
-        entry = pb.MapEntry(handles=handles)
-        yield entry
-
-
-def _listed(handles: Any) -> Any:
-    """JSON's word for a tuple is a list."""
-    return list(handles) if isinstance(handles, tuple) else handles
 
 
 @contextmanager
