@@ -2,8 +2,8 @@
 The build id inside the program, so that a device can tell which mapping is its own without hashing gigabytes.
 
 Invariants
-* It is the SHA-256 of the program without it, 64 hex digits: a `.pte` that was written before, and has none, hashes to the same.
-  It says nothing of a `.ptd`, whose bytes are not part of the program.
+* It is the SHA-256 of the program without it, 64 hex digits: a `.pte` that was written before, and has none, hashes to the
+  same. It says nothing of a `.ptd`, whose bytes are not part of the program.
 * The program changes in nothing else. ExecuTorch serialises it anew, and only where it can give, without the build id, the very
   bytes that are there; else the program is left alone, and its build id is that of its hash.
 * Programs that are made later from the same edge programs do not get it: what they share is not touched.

@@ -44,7 +44,7 @@ def mapping_from_program(
     backend_config: Any = None,
 ) -> pb.MappingFile:
     """
-    The mapping of a program, with its build id and alias, canonical; the build id is written into the program (`embed_build_id`).
+    The mapping of a program, canonical, with its build id and alias. The build id is written into the program, too.
 
     executorch_program_manager   what `to_executorch` gave, an `ExecutorchProgramManager`
     edge_program_manager         a copy of the `EdgeProgramManager`, made before `to_executorch`, which rewrites its graphs.
@@ -68,7 +68,7 @@ def mapping_from_program(
 
 
 def _graphs(program: Any, edge: Any) -> Mapping[str, Graph]:
-    """Each method's edge graph: of the edge programs that are given, else of the ETRecord's; else the calls of delegates alone."""
+    """Each method's edge graph, from the edge programs given, else from the ETRecord; else its calls of delegates alone."""
     programs = _edge_programs(program, edge)
     if programs is not None:
         return {name: graph_of(each, f"{_EDGE}[{named(name)}]") for name, each in programs.items()}

@@ -20,10 +20,10 @@ def without_source(mapping: pb.Mapping) -> pb.Mapping:
 
 
 def relative(mapping: pb.Mapping, prefixes: Sequence[str]) -> pb.Mapping:
-    """
+    r"""
     The mapping with the longest of the folders `prefixes` that a source file lies in taken off its path.
 
-    Folders match whole: "/src/net" is none of "/src/network/a.py". Both / and \\ divide them. Other files stay as they are.
+    Folders match whole: "/src/net" is none of "/src/network/a.py". Both / and \ divide them. Other files stay as they are.
     """
     folders = sorted((each.rstrip("/\\") for each in prefixes if each), key=len, reverse=True)
     heads = [re.compile(re.escape(folder) + r"[/\\]+(?=.)") for folder in folders]

@@ -32,7 +32,8 @@ from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, Par
 from executorch.exir.backend.utils import tag_constant_data
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from otel_bridge.aot.builder import DelegateMappingBuilder
+from otel_bridge.aot import DelegateMappingBuilder, mapping_from_program
+from otel_bridge.mapping.source import write_file
 
 SHAPE = (1, 3, 8, 8)
 """Of the input of every method."""
@@ -145,9 +146,11 @@ def lower(kind: str = "str") -> EdgeProgramManager:
 
 
 def export(folder: Path, kind: str = "str") -> ExecutorchProgramManager:
-    """Lower the model and write its files."""
+    """Lower the model and write its files; the alias in the mapping is toy@1.0."""
     folder.mkdir(parents=True, exist_ok=True)
     program = lower(kind).to_executorch()
+    mapping = mapping_from_program(program, model="toy", version="1.0")
+    (folder / "model.mapping").write_bytes(write_file(mapping, "model.mapping"))
     (folder / "model.pte").write_bytes(program.buffer)
     program.get_etrecord().save(folder / "model.etrecord")
     return program
