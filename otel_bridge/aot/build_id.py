@@ -41,14 +41,14 @@ def embed_build_id(executorch_program_manager: Any, build_id: str | None = None,
     there = hash_of(executorch_program_manager)
     missing = [part for part in _PARTS if not hasattr(executorch_program_manager, part)]
     if missing:
-        return _left_alone(build_id or there, f"this ExecuTorch keeps no {missing[0]}")
+        return _left_alone(there, build_id, f"this ExecuTorch keeps no {missing[0]}")
     program = _Serialiser(executorch_program_manager)
     known = program.build_id
     if known is not None and build_id in (None, known):
         return known
     if not program.fit(there, backend_config):
-        why = "its bytes cannot be made anew; give the backend_config of to_executorch"
-        return _left_alone(build_id or known or there, why)
+        why = "its bytes cannot be made anew (give the backend_config that to_executorch got)"
+        return _left_alone(known or there, build_id, why)
     wanted = build_id or there
     program.embed(wanted)
     return wanted
@@ -141,6 +141,7 @@ def _check(build_id: str) -> None:
         raise malformed("build_id", quoted(build_id), "use printable ASCII: devices compare bytes")
 
 
-def _left_alone(build_id: str, why: str) -> str:
-    _log.warning("the build id %s is not in the program, since %s: a device finds it by hashing the whole .pte", build_id, why)
-    return build_id
+def _left_alone(there: str, build_id: str | None, why: str) -> str:
+    way = "a device finds it by hashing the whole .pte" if build_id is None else "the device must be told of it"
+    _log.warning("the build id %s is not in the program, since %s: %s", build_id or there, why, way)
+    return build_id or there
