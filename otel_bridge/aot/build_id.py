@@ -34,29 +34,25 @@ def embed_build_id(executorch_program_manager: Any, build_id: str | None = None,
     backend_config   the `ExecutorchBackendConfig` that `to_executorch` got, needed where it sets alignments of its own
 
     Where this cannot be done a warning says why, and a device that has only the `.pte` finds the hash by hashing all of it.
-    Raises `MalformedMapping` for a build id that is none.
+    Raises `MalformedMapping` for a build id that is none, or where the program has another one that cannot be replaced.
     """
     if build_id is not None:
         _check(build_id)
-    there = hash_of(executorch_program_manager)
     missing = [part for part in _PARTS if not hasattr(executorch_program_manager, part)]
     if missing:
-        return _left_alone(there, build_id, f"this ExecuTorch keeps no {missing[0]}")
+        return _left_alone(_hash(executorch_program_manager), build_id, f"this ExecuTorch keeps no {missing[0]}")
     program = _Serialiser(executorch_program_manager)
     known = program.build_id
     if known is not None and build_id in (None, known):
         return known
-    if not program.fit(there, backend_config):
-        why = "its bytes cannot be made anew (give the backend_config that to_executorch got)"
-        return _left_alone(known or there, build_id, why)
-    wanted = build_id or there
-    program.embed(wanted)
-    return wanted
-
-
-def hash_of(executorch_program_manager: Any) -> str:
-    """SHA-256 of the `.pte`, 64 hex digits, without a copy of it in memory."""
-    return _hash(executorch_program_manager)
+    there = _hash(executorch_program_manager)
+    if program.fit(there, backend_config):
+        program.embed(build_id or there)
+        return build_id or there
+    why = "its bytes cannot be made anew; give the backend_config that to_executorch got"
+    if known is not None:
+        raise malformed("build_id", f"the program has the build id {quoted(known)}, and {why}", "or export it again")
+    return _left_alone(there, build_id, why)
 
 
 class _Hashing:
@@ -142,6 +138,6 @@ def _check(build_id: str) -> None:
 
 
 def _left_alone(there: str, build_id: str | None, why: str) -> str:
-    way = "a device finds it by hashing the whole .pte" if build_id is None else "the device must be told of it"
-    _log.warning("the build id %s is not in the program, since %s: %s", build_id or there, why, way)
+    way = "A device finds it by hashing the whole .pte" if build_id is None else "The device must be told of it"
+    _log.warning("the build id %s is not in the program: %s. %s", build_id or there, why, way)
     return build_id or there

@@ -30,8 +30,8 @@ def test_another_executorch(caplog: pytest.LogCaptureFixture) -> None:
     assert vars(program) == {}
     (said,) = caplog.messages
     assert said == (
-        f"the build id {sha256} is not in the program, since this ExecuTorch keeps no _emitter_output: "
-        "a device finds it by hashing the whole .pte"
+        f"the build id {sha256} is not in the program: this ExecuTorch keeps no _emitter_output. "
+        "A device finds it by hashing the whole .pte"
     )
 
 
@@ -39,7 +39,7 @@ def test_a_build_id_of_ones_own_stays(caplog: pytest.LogCaptureFixture) -> None:
     """It is the build id all the same, and the warning says how the device gets it."""
     assert embed_build_id(ForeignProgram(), "v7") == "v7"
     assert caplog.messages == [
-        "the build id v7 is not in the program, since this ExecuTorch keeps no _emitter_output: the device must be told of it"
+        "the build id v7 is not in the program: this ExecuTorch keeps no _emitter_output. The device must be told of it"
     ]
 
 

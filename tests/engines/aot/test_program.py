@@ -144,6 +144,9 @@ def test_a_build_id_of_ones_own(exported: Path) -> None:
     """It takes the place of the hash, also in a program that has that."""
     assert facts_of(exported / "toy_str")["renamed"] == build_id_of((exported / "toy_str" / "renamed.pte").read_bytes())
     assert facts_of(exported / "toy_str")["renamed"] == "camera 7"
+    assert (
+        'the program has the build id "camera 7", and its bytes cannot be made anew' in facts_of(exported / "toy_str")["unfit"]
+    )
 
 
 def test_a_program_that_cannot_be_made_anew_is_left_alone(exported: Path) -> None:

@@ -16,6 +16,7 @@ For each model, FOLDER/NAME/ has
 import copy
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,10 @@ MODELS = {
 RUNNABLE = ("xnnpack", "portable")
 
 
-def attempt(*managers: Any) -> str:
-    """What is said where a mapping is refused."""
+def attempt(call: Callable[[], object]) -> str:
+    """What is said where a call is refused."""
     try:
-        mapping_from_program(*managers, model="m", version="1")
+        call()
     except MalformedMapping as refused:
         return str(refused)
     return ""
@@ -106,13 +107,16 @@ def make(name: str, folder: Path) -> None:
     facts["kept"] = BUILD_ID_KEY in edge._named_data_store.get_named_data_store_output().pte_data
     record, program._etrecord = program._etrecord, None  # as if made without
     write(folder / "alone.binpb", program)
-    facts |= {"consumed": attempt(program, edge), "foreign": attempt(program, foreign_to(program))}
+    for case, other in {"consumed": edge, "foreign": foreign_to(program)}.items():
+        facts[case] = attempt(lambda other=other: mapping_from_program(program, other, model="m", version="1"))
     program._etrecord = record
     if name in RUNNABLE:
         facts["equal_outputs"] = outputs(folder / "plain.pte") == outputs(folder / "model.pte")
     if name == "toy_str":
         facts["renamed"] = embed_build_id(program, "camera 7")
         (folder / "renamed.pte").write_bytes(program.buffer)
+        other = ExecutorchBackendConfig(segment_alignment=4096)
+        facts["unfit"] = attempt(lambda: embed_build_id(program, "camera 8", backend_config=other))
     (folder / "facts.json").write_text(json.dumps(facts))
 
 
