@@ -7,6 +7,8 @@ A comment in front of a block says how it is tested, where that differs from the
     <!-- test: file NAME -->        it is also written to that file
     <!-- test: needs ENGINE -->     it is run apart, where there is that engine (support/engines.py)
     <!-- test: not run: REASON -->  it needs what a test does not have; REASONS says what such a block may hold
+
+The first two may stand together with the third: `<!-- test: file NAME, needs ENGINE -->`.
 """
 
 import re
@@ -52,12 +54,17 @@ class Block:
     @property
     def engine(self) -> str | None:
         """The engine that it needs."""
-        return self.how.removeprefix("needs ") if self.how.startswith("needs ") else None
+        return self.how.rpartition("needs ")[2] if re.match(r"(.+, )?needs ", self.how) else None
 
     @property
     def file(self) -> str | None:
         """The file that it is written to."""
-        return self.how.removeprefix("file ") if self.how.startswith("file ") else None
+        return self.how.removeprefix("file ").partition(", needs ")[0] if self.how.startswith("file ") else None
+
+    @property
+    def in_background(self) -> bool:
+        """Whether it runs while the rest of the page does."""
+        return self.how.partition(", needs ")[0] == "background"
 
 
 def blocks_of(page: Path) -> list[Block]:

@@ -87,7 +87,7 @@ class Walk:
         text = self._to_walk(block.text)
         if block.file:
             (self._folder / block.file).write_text(text)
-        if block.how == "background":
+        if block.in_background:
             self._start(block)
         elif block.language == "console":
             for command, shown in dialogue(block.text):
