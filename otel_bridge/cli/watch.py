@@ -125,7 +125,8 @@ class _Watcher:
                 left += not self._try(path)
             except (BridgeUnavailable, BridgeRefused) as error:  # it would say the same of the next file
                 if not self.failures:
-                    click.echo(f"{explain(self.connection.server, error)}; {waiting} file{"s wait" if waiting != 1 else " waits"}", err=True)
+                    waits = "1 file waits" if waiting == 1 else f"{waiting} files wait"
+                    click.echo(f"{explain(self.connection.server, error)}; {waits}", err=True)
                 self.failures = min(self.failures + 1, 16)
                 return left + waiting
             self.failures = 0

@@ -137,6 +137,31 @@ def _fetch_headers(release: str, kept: Path) -> None:
         part.replace(kept / release)
 
 
+def kotlin() -> Path:
+    """A folder with the jars of Kotlin's compiler and library, for `java`. EngineMissing without Java, Maven or a network."""
+    for program in ("java", "mvn"):
+        _on_path(program, "install Java 17 or later and Maven (Debian: apt-get install default-jdk-headless maven)")
+    pom = SOURCES / "kotlin" / "pom.xml"
+    jars = BUILT / f"kotlin-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+    BUILT.mkdir(exist_ok=True)
+    with (BUILT / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not jars.exists():
+            _fetch_jars(pom, jars)
+    return jars
+
+
+def _fetch_jars(pom: Path, jars: Path) -> None:
+    part = jars.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={part}"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = (done.stdout.strip() or done.stderr.strip() or "no word why").splitlines()[0]
+        raise EngineMissing(f"`mvn dependency:copy-dependencies` failed: {last}; it needs the Kotlin of {pom.name}")
+    part.replace(jars)
+
+
 def _on_path(program: str, way_out: str) -> Path:
     found = shutil.which(program)
     if found is None:
@@ -144,7 +169,7 @@ def _on_path(program: str, way_out: str) -> Path:
     return Path(found)
 
 
-ENGINES = {each.__name__: each for each in (jaeger, executorch, protoc, cxx, cross_cxx, qemu_aarch64, old_headers)}
+ENGINES = {each.__name__: each for each in (jaeger, executorch, protoc, cxx, cross_cxx, qemu_aarch64, old_headers, kotlin)}
 
 
 def require(engine: str) -> Path:
