@@ -30,7 +30,8 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
     compiler = os.pathsep.join(map(str, sorted(jars.glob("*.jar"))))
     library = str(next(jars.glob("kotlin-stdlib-*.jar")))
     sources = [*sorted(SHOWN.glob("*.kt")), *sorted((SOURCES / "kotlin").glob("*.kt"))]
-    command = ["java", "-cp", compiler, "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler"]
+    quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # a compiler that runs once is done before it would be optimised
+    command = ["java", *quick, "-cp", compiler, "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler"]
     command += ["-Werror", "-no-stdlib", "-no-reflect", "-cp", library, "-d", str(folder), *map(str, sources)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
     assert done.returncode == 0, done.stderr
@@ -77,6 +78,20 @@ def test_kotlin_uploads(classes: str, service: Service, tmp_path: Path) -> None:
         if attribute.key == "executorch.model.version"
     }
     assert versions == {"1.0+2"}
+
+
+def test_kotlin_empties_a_folder(classes: str, service: Service, tmp_path: Path) -> None:
+    """Of a folder all files are sent, each under its method, and deleted, taken or refused; where nobody answers, all stay."""
+    for number, data in enumerate((CAPTURE.read_bytes() + b"1", b"no dump", CAPTURE.read_bytes() + b"2")):
+        (tmp_path / f"forward-{number}.etdp").write_bytes(data)
+    (tmp_path / "1.part").write_bytes(b"half")
+    said = ("unused", "model=toy", "resource.service.name=folder", "--", tmp_path)
+    assert java(classes, "UploadKt", f"http://{LOOPBACK}:{free_port()}", *said) == ["30"]
+    assert len(list(tmp_path.iterdir())) == 4
+    assert java(classes, "UploadKt", f"http://{service.http}", *said) == ["null"]
+    assert [path.name for path in tmp_path.iterdir()] == ["1.part"]
+    service.settle()
+    assert len(service.spans("folder")) == 2 * EVENTS
 
 
 def test_kotlin_keeps_what_does_not_go_through(classes: str) -> None:

@@ -5,6 +5,7 @@ A comment in front of a block says how it is tested, where that differs from the
 
     <!-- test: background -->       it runs while the rest of the page does
     <!-- test: file NAME -->        it is also written to that file
+    <!-- test: shows FILE -->       it is that file of the checkout, which other tests compile and run
     <!-- test: needs ENGINE -->     it is run apart, where there is that engine (support/engines.py)
     <!-- test: not run: REASON -->  it needs what a test does not have; REASONS says what such a block may hold
 
@@ -24,6 +25,7 @@ REASONS = {
     "docker": re.compile(r"docker (run|compose|build) "),
     "install": re.compile(r"(python3? -m venv|\.venv/bin/pip install|\.venv/bin/otel-bridge --version)\b"),
     "make": re.compile(r"make [a-z]+\b"),
+    "phone": re.compile(r"(adb|sh scripts/build_android_library\.sh|EXECUTORCH_ANDROID_PROFILING=ON sh|cmake) "),
 }
 """Why a block is not run -> what each of its commands must begin with, so that nothing else hides behind the reason."""
 
@@ -60,6 +62,11 @@ class Block:
     def file(self) -> str | None:
         """The file that it is written to."""
         return self.how.removeprefix("file ").partition(", needs ")[0] if self.how.startswith("file ") else None
+
+    @property
+    def shows(self) -> str | None:
+        """The file that it is."""
+        return self.how.removeprefix("shows ") if self.how.startswith("shows ") else None
 
     @property
     def in_background(self) -> bool:
