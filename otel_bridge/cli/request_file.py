@@ -1,5 +1,5 @@
 """
-Requests in a file, each after its length as a varint: protobuf's delimited format, which `FileTransport` of the C++ client writes.
+Requests in a file, each after its length as a varint: protobuf's delimited format, as the C++ client's `FileTransport` writes it.
 
 Invariants
 * A file that was cut in the middle of a request gives those before it: a device may have lost its power while it wrote.
