@@ -1,5 +1,5 @@
 """
-Requests in a file, each after its length as a varint: protobuf's delimited format, as the C++ client's `FileTransport` writes it.
+Requests in a file, each after its length as a varint: protobuf's delimited format (`FileTransport` of the C++ client).
 
 Invariants
 * A file that was cut in the middle of a request gives those before it: a device may have lost its power while it wrote.
