@@ -75,7 +75,7 @@ class Expected:
 
     def _B(self, name: str | None) -> None:  # noqa: N802 - the letter of the call
         kind = BlockKind.from_name(name or "unnamed")
-        self._open = self.blocks[self._position] = Heard(kind, name or "unnamed")
+        self._open = self.blocks[self._position] = Heard(kind, (name or "unnamed")[:64])
         self._position += 1
         if kind is BlockKind.EXECUTE:
             self._open.run_index = self._executions
