@@ -51,7 +51,7 @@ KEYS = st.integers(0, 3)
 SCOPES = st.tuples(st.sampled_from([-1, 0, 0, 0, 1, 255, 256, -2]), st.sampled_from([0, 1, 5, 2**31 - 1, 2**31, 2**32 - 1]))
 
 CALLS = st.one_of(
-    st.tuples(st.just("B"), st.sampled_from(["Execute", "Execute", "Default", "Warm-up", "", None])),
+    st.tuples(st.just("B"), st.sampled_from(["Execute", "Execute", "Default", "Warm-up", "n" * 70, "", None])),
     st.builds(lambda key, name, scope: ("S", key, name, *scope), KEYS, NAMES | st.sampled_from(["", None]), SCOPES),
     st.tuples(st.just("E"), KEYS),
     st.builds(lambda key, identifier: ("D", key, *identifier), KEYS, IDENTIFIERS | BAD_IDENTIFIERS),
@@ -103,7 +103,7 @@ TIGHT = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(lines=st.lists(CALLS, max_size=80), sizes=TIGHT)
 def test_no_event_is_lost_unseen(program: Path, lines: list[Line], sizes: tuple[int, ...]) -> None:
     """

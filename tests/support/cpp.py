@@ -46,6 +46,11 @@ def executorch_flags(package: Path | None = None) -> list[str]:
     return [*_MACROS, "-isystem", str(include), "-isystem", str(c10)]
 
 
+def include_flags() -> list[str]:
+    """Flags that let a compiler find the headers under test, and those of the tests."""
+    return [f"-I{HEADERS}", f"-I{SOURCES}"]
+
+
 def link_flags() -> list[str]:
     """Flags that link the wheel's libraries; their backends and kernels register themselves, so none may be left out."""
     folder = wheel() / "lib"
@@ -81,8 +86,7 @@ def build(
         *STRICT,
         *flags,
         *([f"-fsanitize={chosen}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"] if chosen else []),
-        f"-I{HEADERS}",
-        f"-I{SOURCES}",
+        *include_flags(),
         *executorch_flags(),
         *map(str, sources),
         "-o",

@@ -75,7 +75,7 @@ class Expected:
 
     def _B(self, name: str | None) -> None:  # noqa: N802 - the letter of the call
         kind = BlockKind.from_name(name or "unnamed")
-        self._open = self.blocks[self._position] = Heard(kind, name or "unnamed")
+        self._open = self.blocks[self._position] = Heard(kind, (name or "unnamed")[:64])
         self._position += 1
         if kind is BlockKind.EXECUTE:
             self._open.run_index = self._executions
@@ -192,7 +192,7 @@ def received(bodies: Sequence[bytes]) -> Received:
         assert admitted.batch.streams[0].sequence == number
         heard.drops.update(admitted.sender_dropped)
         for index, block in enumerate(admitted.batch.blocks):
-            rows = _rows_of(admitted.batch, index)
+            rows = rows_of(admitted.batch, index)
             if block.part is None:
                 assert block.position not in heard.blocks
                 heard.blocks[block.position] = Heard(block.kind, block.name)
@@ -212,7 +212,8 @@ def received(bodies: Sequence[bytes]) -> Received:
     return heard
 
 
-def _rows_of(batch: EventBatch, block: int) -> list[Row]:
+def rows_of(batch: EventBatch, block: int) -> list[Row]:
+    """The events of a block."""
     rows = range(batch.bounds[block], batch.bounds[block + 1])
     return [
         (
@@ -232,7 +233,7 @@ def _check_occurrences(batch: EventBatch, block: int, before: Sequence[Row]) -> 
     """Each event of a part says how often its instruction had been completed before (docs/protocol.md, "Parts")."""
     completed: Counter[tuple[int, int]] = Counter()
     counted = []
-    here = _rows_of(batch, block)
+    here = rows_of(batch, block)
     for kind, _, instruction, chain, *_ in [*before, *here]:
         counted.append(completed[instruction, chain] if instruction != NO_INSTRUCTION else 0)
         completed[instruction, chain] += kind is EventKind.CALL

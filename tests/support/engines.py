@@ -109,6 +109,11 @@ def qemu_aarch64() -> Path:
     return _on_path("qemu-aarch64", "install it (Debian: apt-get install qemu-user)")
 
 
+def libcurl() -> Path:
+    """The `curl-config` of libcurl's development files. EngineMissing without them."""
+    return _on_path("curl-config", "install libcurl's development files (Debian: apt-get install libcurl4-openssl-dev)")
+
+
 def old_headers() -> Path:
     """A folder with headers of older releases of ExecuTorch: RELEASE/executorch/include. EngineMissing without a network."""
     kept = BUILT / "executorch-headers"
@@ -169,7 +174,10 @@ def _on_path(program: str, way_out: str) -> Path:
     return Path(found)
 
 
-ENGINES = {each.__name__: each for each in (jaeger, executorch, protoc, cxx, cross_cxx, qemu_aarch64, old_headers, kotlin)}
+ENGINES = {
+    each.__name__: each
+    for each in (jaeger, executorch, protoc, cxx, cross_cxx, qemu_aarch64, libcurl, old_headers, kotlin)
+}
 
 
 def require(engine: str) -> Path:
