@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -44,6 +44,9 @@ NO_RETRY = RetryPolicy(max_elapsed_s=0.0)
 _EXPORT = "/otel_bridge.v1.ProfilingService/ExportEvents"
 _RECONNECT_MAX_MS = 5_000  # gRPC's own bound is two minutes
 _MAX_DETAILS = 1_000
+
+Export: TypeAlias = "grpc.CallFuture[profiling_pb2.ExportEventsResponse]"
+"""An attempt to send events, under way."""
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -155,7 +158,7 @@ class Connection:
             sleep(wait)
             attempt += 1
 
-    def begin_export(self, body: bytes, *, timeout_s: float) -> "grpc.CallFuture[profiling_pb2.ExportEventsResponse]":
+    def begin_export(self, body: bytes, *, timeout_s: float) -> Export:
         """One attempt to send a serialised `ExportEventsRequest`; what it raises later is for `failure`."""
         answer = profiling_pb2.ExportEventsResponse.FromString
         export = self.channel.unary_unary(_EXPORT, None, answer)  # without a serialiser: bytes go out as they are
