@@ -12,9 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`
 
-import pytest  # noqa: E402 - after the path
-from rounds import spread  # noqa: E402 - a neighbour
-from support.cpp import HEADERS, build, run  # noqa: E402 - after the path
+import pytest
+from rounds import spread
+from support.cpp import HEADERS, build, run
 
 BENCH = Path(__file__).parent
 MODEL = BENCH.parent / "fixtures" / "xnnpack" / "model.pte"

@@ -99,6 +99,11 @@ def cxx() -> Path:
     return _on_path("g++", "install g++ (Debian: apt-get install g++)")
 
 
+def cmake() -> Path:
+    """CMake. EngineMissing without it."""
+    return _on_path("cmake", "install CMake 3.19 or later (Debian: apt-get install cmake)")
+
+
 def cross_cxx() -> Path:
     """A C++17 compiler for aarch64. EngineMissing without one."""
     return _on_path("aarch64-linux-gnu-g++", "install it (Debian: apt-get install g++-aarch64-linux-gnu libc6-dev-arm64-cross)")
@@ -176,7 +181,7 @@ def _on_path(program: str, way_out: str) -> Path:
 
 ENGINES = {
     each.__name__: each
-    for each in (jaeger, executorch, protoc, cxx, cross_cxx, qemu_aarch64, libcurl, old_headers, kotlin)
+    for each in (jaeger, executorch, protoc, cmake, cxx, cross_cxx, qemu_aarch64, libcurl, old_headers, kotlin)
 }
 
 

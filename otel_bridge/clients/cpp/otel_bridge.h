@@ -996,7 +996,7 @@ class RingTracer : public et::EventTracer {
   std::atomic<bool> busy_{false};
   std::atomic<bool> torn_{false};  // a block could not begin: what follows does not belong to the block before
   uint32_t known_tail_ = 0;
-  uint32_t reserve_ = 0;  // records that only blocks may take, so that an event never lands in another block
+  uint32_t reserve_ = 0;  // records that only blocks may take: rather lose an event than a whole inference
   uint32_t known_ = 0;    // identifiers
   uint32_t text_used_ = 0;
   uint32_t context_size_ = 0;

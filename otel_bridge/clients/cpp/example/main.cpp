@@ -243,6 +243,10 @@ int main(int argc, char** argv) {
   }
   if (options.server != nullptr) {
     otel_bridge::GrpcTransport transport(options.server);
+    if (!transport.valid()) {
+      std::fprintf(stderr, "--server: %s is not HOST:PORT\n", options.server);
+      return 2;
+    }
     return run(options, transport);
   }
   const char* path = options.armour != nullptr ? options.armour : options.file;
