@@ -3,6 +3,7 @@
 from otel_bridge.client.client import AsyncBridgeClient, BridgeClient
 from otel_bridge.client.connection import Connection
 from otel_bridge.client.counters import ClientStats, Reason
+from otel_bridge.client.drains import NothingToDrain
 from otel_bridge.client.entry import (
     EventTracerEntry,
     MisusedTracer,
@@ -11,6 +12,7 @@ from otel_bridge.client.entry import (
     WrongIdentifier,
     WrongValue,
 )
+from otel_bridge.client.program import NotProfiled, ProfiledProgram, profile_program
 from otel_bridge.client.settings import ClientSettings
 from otel_bridge.client.tracer import EventTracer
 
@@ -24,8 +26,12 @@ __all__ = [
     "EventTracerEntry",
     "MisusedTracer",
     "NoEventBlock",
+    "NotProfiled",
+    "NothingToDrain",
+    "ProfiledProgram",
     "Reason",
     "WrongEntry",
     "WrongIdentifier",
     "WrongValue",
+    "profile_program",
 ]

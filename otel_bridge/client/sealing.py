@@ -121,9 +121,12 @@ def _read_each(recordings: Sequence[Recording], give_up: GiveUp) -> list[EventBa
     found = []
     for each in recordings:
         try:
-            found.append(each.read_batch())
+            batch = each.read_batch()
         except (ValueError, TypeError, OverflowError, Rejected):
             give_up(each.events, Reason.UNREADABLE)
+        else:
+            found.append(batch)
+            give_up(each.events - len(batch), Reason.UNREADABLE)  # events of an ETDump that the bridge would not take
     return found
 
 

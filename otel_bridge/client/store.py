@@ -105,7 +105,8 @@ class Store:
         self.tend()
         if self._disk is not None:
             self._disk.close()
-        self._counters.drop(self._memory.events, Reason.CLOSED)
+        lost, self._memory = self._memory, MemoryOutbox()
+        self._counters.drop(lost.events, Reason.CLOSED)
 
     def _put(self, disk: DiskOutbox, requests: Sequence[Sealed]) -> bool:
         try:
