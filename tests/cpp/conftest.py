@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from support.cpp import SOURCES, build
+from support.cpp import SOURCES, build, build_example
 from support.engines import require
 
 MEMORY = ("address", "undefined")
@@ -38,3 +38,9 @@ def send_curl(built: Built) -> Path:
     """The program that sends by libcurl, watched by sanitizers."""
     done = subprocess.run([require("libcurl"), "--libs"], capture_output=True, text=True, check=True)
     return built("send_curl", *MEMORY, libraries=tuple(done.stdout.split()))
+
+
+@pytest.fixture(scope="session")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example program, with the wheel's libraries."""
+    return build_example(tmp_path_factory.mktemp("example"))

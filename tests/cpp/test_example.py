@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cpp import HEADERS, wheel
 from support.cpp_scripts import received, undelimited
 from support.engines import SOURCES, require
 from support.otlp_sink import OtlpSink
@@ -22,19 +21,6 @@ MAX_STRIPPED_BYTES = 80_000
 def execute(*command: object) -> "subprocess.CompletedProcess[str]":
     """A program that has ended."""
     return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=250, check=False)
-
-
-@pytest.fixture(scope="module")
-def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """example/main.cpp, built by the CMake file beside it, with the warnings of `STRICT`."""
-    folder = tmp_path_factory.mktemp("example")
-    warnings = "-Wall -Wextra -Wpedantic -Wconversion -Werror"
-    settings = [f"-DCMAKE_PREFIX_PATH={wheel()}", f"-DCMAKE_CXX_FLAGS={warnings}", f"-DCMAKE_CXX_COMPILER={require('cxx')}"]
-    made = execute(require("cmake"), "-S", HEADERS, "-B", folder, *settings)
-    assert made.returncode == 0, made.stderr[-3000:]
-    built = execute(require("cmake"), "--build", folder)
-    assert built.returncode == 0, built.stdout[-3000:] + built.stderr[-3000:]
-    return folder / "otel-bridge-run"
 
 
 def counts(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:

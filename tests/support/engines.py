@@ -114,6 +114,11 @@ def qemu_aarch64() -> Path:
     return _on_path("qemu-aarch64", "install it (Debian: apt-get install qemu-user)")
 
 
+def curl() -> Path:
+    """The command line tool curl. EngineMissing without it."""
+    return _on_path("curl", "install it (Debian: apt-get install curl)")
+
+
 def libcurl() -> Path:
     """The `curl-config` of libcurl's development files. EngineMissing without them."""
     return _on_path("curl-config", "install libcurl's development files (Debian: apt-get install libcurl4-openssl-dev)")
@@ -181,7 +186,7 @@ def _on_path(program: str, way_out: str) -> Path:
 
 ENGINES = {
     each.__name__: each
-    for each in (jaeger, executorch, protoc, cmake, cxx, cross_cxx, qemu_aarch64, libcurl, old_headers, kotlin)
+    for each in (jaeger, executorch, protoc, cmake, cxx, cross_cxx, qemu_aarch64, curl, libcurl, old_headers, kotlin)
 }
 
 
