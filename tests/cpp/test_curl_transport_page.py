@@ -49,7 +49,7 @@ def test_options() -> None:
     for struct, header in (("GrpcOptions", "otel_bridge_grpc.h"), ("HttpOptions", "otel_bridge_curl.h")):
         body = re.search(rf"struct {struct} {{\n(.*?)\n}};", (HEADERS / header).read_text(), re.DOTALL)
         assert body is not None
-        declared = dict(re.findall(r"^  [\w ]+[ *](\w+) = (\w+);", body[1], re.MULTILINE))
+        declared = dict(re.findall(r"^  [\w ]+\*? (\w+) = (\w+);", body[1], re.MULTILINE))
         shown = {row[struct]: row["default"] for row in table(PAGE, struct, "default", "means")}
         assert shown == {name: "none" if value == "nullptr" else value for name, value in declared.items()}
 
