@@ -6,6 +6,8 @@
 
 #include "otel_bridge_grpc.h"
 
+static_assert(sizeof(otel_bridge::GrpcTransport) <= 40 << 10, "docs/cpp-transports.md says so");
+
 int main(int count, char** arguments) {
   if (count != 3) return 2;
   static otel_bridge::GrpcTransport transport(arguments[1]);
