@@ -55,6 +55,12 @@ def test_one_call_stores_the_mapping(uploaded: Uploaded) -> None:
     assert (kept["build_id"], kept["digest"], kept["aliases"]) == (build_id, first["digest"], ["toy@1.0"])
 
 
+def test_the_build_id_is_that_of_every_export(uploaded: Uploaded, exported: Path) -> None:
+    """The same model, exported by another process, has the same build id, whichever way it went into the program."""
+    with (exported / "toy_str" / "model.pte").open("rb") as other, (uploaded.folder / "model.pte").open("rb") as own:
+        assert build_id_of(own) == build_id_of(other)
+
+
 def windows(data: bytes, step: int = 1) -> set[bytes]:
     """Stretches of two weights, each 8 bytes, from every `step`-th byte."""
     return {data[at : at + 8] for at in range(0, len(data) - 7, step)}
