@@ -66,14 +66,17 @@ def windows(data: bytes, step: int = 1) -> set[bytes]:
     return {data[at : at + 8] for at in range(0, len(data) - 7, step)}
 
 
-def test_weights_stay_at_home(uploaded: Uploaded) -> None:
-    """Of all weights no two in a row are in what is sent; the ETRecord has them, so they would be found."""
+def test_weights_stay_at_home(uploaded: Uploaded, exported: Path) -> None:
+    """Of all weights no two in a row are in what is sent; ETRecord and XNNPACK's program have them, so they would be found."""
     weights = windows((uploaded.folder / "weights.bin").read_bytes(), step=4)
     assert len(weights) > 200
     assert weights & windows((uploaded.folder / "model.etrecord").read_bytes())
     assert len(uploaded.sent) == 2
     for body in uploaded.sent:
         assert not weights & windows(body)
+    xnnpack = exported / "xnnpack"
+    assert weights & windows((xnnpack / "plain.pte").read_bytes())
+    assert not weights & windows((xnnpack / "recorded.binpb").read_bytes())
 
 
 def test_source_paths_are_told_as_far_as_wanted(uploaded: Uploaded) -> None:
