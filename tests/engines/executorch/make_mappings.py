@@ -73,10 +73,15 @@ class Awkward(torch.nn.Module):
         return values * second
 
 
-def lower_to(partitioners: list[Partitioner], modules: dict[str, torch.nn.Module], **options: Any) -> Any:
-    """Modules by method, lowered."""
+def demo_model() -> torch.nn.Module:
+    """The model that the demonstration is for."""
+    return BackendWithDelegateMappingDemo.get_test_model_and_inputs()[0]
+
+
+def lower_to(partitioners: list[Partitioner], modules: dict[str, Callable[[], torch.nn.Module]], **options: Any) -> Any:
+    """Modules by method, made with the weights of every time, and lowered."""
     torch.manual_seed(0)
-    methods = {name: torch.export.export(module.eval(), (torch.ones(SHAPE),)) for name, module in modules.items()}
+    methods = {name: torch.export.export(module().eval(), (torch.ones(SHAPE),)) for name, module in modules.items()}
     return to_edge_transform_and_lower(methods, partitioner=partitioners, generate_etrecord=True, **options)
 
 
@@ -85,12 +90,12 @@ CONFIGS = {"configured": CONFIGURED, "external": ExecutorchBackendConfig(externa
 MODELS = {
     "toy_str": lambda: lower("str"),
     "toy_int": lambda: lower("int"),
-    "xnnpack": lambda: lower_to([XnnpackPartitioner()], {"forward": Forward(), "other": Other()}),
-    "demo": lambda: lower_to([DemoPartitioner()], {"forward": BackendWithDelegateMappingDemo.get_test_model_and_inputs()[0]}),
-    "awkward": lambda: lower_to([XnnpackPartitioner()], {"forward": Awkward()}, constant_methods={"get_dim": 4}),
-    "portable": lambda: lower_to([], {"forward": Other()}),
-    "configured": lambda: lower_to([], {"forward": Forward()}),
-    "external": lambda: lower_to([], {"forward": Forward()}),
+    "xnnpack": lambda: lower_to([XnnpackPartitioner()], {"forward": Forward, "other": Other}),
+    "demo": lambda: lower_to([DemoPartitioner()], {"forward": demo_model}),
+    "awkward": lambda: lower_to([XnnpackPartitioner()], {"forward": Awkward}, constant_methods={"get_dim": 4}),
+    "portable": lambda: lower_to([], {"forward": Other}),
+    "configured": lambda: lower_to([], {"forward": Forward}),
+    "external": lambda: lower_to([], {"forward": Forward}),
 }
 RUNNABLE = ("xnnpack", "portable")
 
