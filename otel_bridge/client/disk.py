@@ -66,6 +66,7 @@ class DiskOutbox:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute("PRAGMA journal_size_limit = 0")
+        database.execute("PRAGMA cache_size = -256")  # KiB: a request is read once
         database.execute("BEGIN IMMEDIATE")  # takes the lock, which stays
         (version,) = database.execute("PRAGMA user_version").fetchone()
         tables = [name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")]

@@ -25,7 +25,7 @@ from otel_bridge.client.intake import Intake
 from otel_bridge.client.outbox import Identity
 from otel_bridge.client.sealing import Sealed, divide_sealed, seal, seal_report
 from otel_bridge.client.settings import ClientSettings
-from otel_bridge.client.store import Place, Store
+from otel_bridge.client.store import Store
 from otel_bridge.client.stream import EventStream
 from otel_bridge.errors import BridgeRefused, BridgeUnavailable
 from otel_bridge.export.retry import RetryPolicy
@@ -39,7 +39,6 @@ _IDLE_S = 10.0
 
 @dataclass(slots=True)
 class _Attempt:
-    place: Place
     sealed: Sealed
     answer: Export
 
@@ -177,9 +176,8 @@ class Sender:
         found = self._store.first()
         if found is None:
             return
-        place, sealed = found
-        answer = self._connection.begin_export(sealed.body, timeout_s=self._settings.timeout_s)
-        self._attempt = _Attempt(place, sealed, answer)
+        answer = self._connection.begin_export(found.body, timeout_s=self._settings.timeout_s)
+        self._attempt = _Attempt(found, answer)
         answer.add_done_callback(lambda _answer: self._wake.set())
 
     def _settle(self, attempt: _Attempt) -> None:
@@ -195,7 +193,7 @@ class Sender:
             return
         except grpc.FutureCancelledError:  # by `stop`
             return
-        self._store.remove(attempt.place)
+        self._store.remove()
         self._counters.accept(answer.accepted, {each.reason: each.events for each in answer.rejected})
         if answer.first_rejection:
             _log.warning("the bridge did not take all: %s", answer.first_rejection)
@@ -219,7 +217,7 @@ class Sender:
             smaller = divide_sealed(
                 sealed, replace(self._limits, max_bytes=limit), self._sequences(sealed), self._counters.drop
             )
-        self._store.remove(attempt.place, smaller)
+        self._store.remove(smaller)
         if not smaller:
             _log.warning("%s; %d events are given up", failure, sealed.events)
             self._counters.drop(sealed.events, Reason.TOO_LARGE if failure.reason == TOO_LARGE else Reason.REFUSED)

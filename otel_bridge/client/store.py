@@ -38,6 +38,7 @@ class Store:
         self._disk: DiskOutbox | None = None
         self._open_at = now()
         self._fault = ""
+        self._lent: tuple[Place, Sealed] | None = None
 
     @property
     def events(self) -> int:
@@ -64,17 +65,20 @@ class Store:
             self._open(self._settings.buffer)
         if self._disk is not None:
             while (found := self._memory.first()) is not None:
-                if not self._put(self._disk, [found[1]]):
+                numbers = self._put(self._disk, [found[1]])
+                if not numbers:
                     return
                 self._memory.remove(found[0])
+                if self._lent is not None and self._lent[0] == (self._memory, found[0]):  # it may be under way
+                    self._lent = (self._disk, numbers[0]), found[1]
 
     def put(self, requests: Sequence[Sealed]) -> None:
         """Keep requests."""
-        if self._disk is None or not self._put(self._disk, requests):
+        if requests and (self._disk is None or not self._put(self._disk, requests)):
             self._memory.put(requests)
 
-    def first(self) -> tuple[Place, Sealed] | None:
-        """The request to send next, and where it is; None: there is none."""
+    def first(self) -> Sealed | None:
+        """The request to send next; None: there is none."""
         if self._disk is not None:
             try:
                 found = self._disk.first()
@@ -82,13 +86,17 @@ class Store:
                 self._fail(error)
             else:
                 if found is not None:
-                    return (self._disk, found[0]), found[1]
+                    self._lent = (self._disk, found[0]), found[1]
+                    return found[1]
         held = self._memory.first()
-        return ((self._memory, held[0]), held[1]) if held is not None else None
+        self._lent = ((self._memory, held[0]), held[1]) if held is not None else None
+        return held[1] if held is not None else None
 
-    def remove(self, place: Place, instead: Sequence[Sealed] = ()) -> None:
-        """Let go of a request, and keep others instead."""
-        outbox, number = place
+    def remove(self, instead: Sequence[Sealed] = ()) -> None:
+        """Let go of the request that `first` gave last, and keep others instead."""
+        if self._lent is None:
+            return
+        (outbox, number), self._lent = self._lent[0], None
         try:
             outbox.remove(number, instead)
         except (OutboxFault, OutboxDamaged) as error:
@@ -108,14 +116,15 @@ class Store:
         lost, self._memory = self._memory, MemoryOutbox()
         self._counters.drop(lost.events, Reason.CLOSED)
 
-    def _put(self, disk: DiskOutbox, requests: Sequence[Sealed]) -> bool:
+    def _put(self, disk: DiskOutbox, requests: Sequence[Sealed]) -> list[int]:
+        """The numbers of the requests in the buffer; []: it does not take them."""
         try:
-            disk.put(requests)
+            numbers = disk.put(requests)
         except (OutboxFault, OutboxDamaged) as error:
             self._fail(error)
-            return False
+            return []
         self._fault = ""
-        return True
+        return numbers
 
     def _open(self, path: Path) -> None:
         self._open_at = self._now() + _REOPEN_S
@@ -138,7 +147,13 @@ class Store:
             self._fault = error.reason
         elif self._disk is not None:
             disk, self._disk = self._disk, None
-            self._counters.drop(disk.events, Reason.BUFFER_CORRUPT)
+            lost = disk.events
+            if self._lent is not None and self._lent[0][0] is disk:  # it may be under way: memory has it, and keeps it
+                sealed = self._lent[1]
+                (number,) = self._memory.put([sealed])
+                self._lent = (self._memory, number), sealed
+                lost -= sealed.events
+            self._counters.drop(lost, Reason.BUFFER_CORRUPT)
             disk.close()
             self._open_at = self._now()
             try:

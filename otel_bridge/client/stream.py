@@ -91,8 +91,13 @@ def _value_of(value: object) -> AttributeValue:
             return value
         case int() if -(2**63) <= value < 2**63:
             return value
+        case str():
+            return sound_text(value)
         case _:
-            return sound_text(str(value))
+            try:
+                return sound_text(str(value))
+            except Exception:  # noqa: BLE001 - the object is the app's, and not worth an inference
+                return f"<{type(value).__name__}>"
 
 
 def sound_text(text: str) -> str:
