@@ -1,6 +1,7 @@
 """`otel-bridge send`: ETDumps, and what stands in serial logs, to a running bridge."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -85,7 +86,13 @@ def send(
         click.get_current_context().exit(1)
 
 
-def deliver(connection: Connection, account: Account, name: str, attempt: Attempt, **patience: Any) -> bool:
+def deliver(
+    connection: Connection,
+    account: Account,
+    name: str,
+    attempt: Attempt,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
     """
     Send a parcel and note what came of it: whether the bridge took it.
 
@@ -93,7 +100,7 @@ def deliver(connection: Connection, account: Account, name: str, attempt: Attemp
     """
     try:
         parcel = attempt()
-        answer = patiently(partial(post, connection, parcel), **patience)
+        answer = patiently(partial(post, connection, parcel), sleep)
     except BridgeRefused as error:
         if error.code not in _OF_THE_FILE:
             raise

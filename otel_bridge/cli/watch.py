@@ -141,7 +141,7 @@ class _Watcher:
                 return True  # somebody took it
             self._tell(error.message)
             return False
-        taken = deliver(self.connection, self.account, str(path), lambda: parcel, sleep=self.stopping.wait)
+        taken = deliver(self.connection, self.account, str(path), lambda: parcel, self._wait)
         self.folder.move(path, SENT if taken else REFUSED)
         return True
 
@@ -153,6 +153,10 @@ class _Watcher:
         if not self.folder.is_as_seen(path):
             raise click.ClickException(f"{path}: has changed since it was looked at; it is sent once it is whole")
         return parcel
+
+    def _wait(self, seconds: float) -> None:
+        """Wait, but not longer than until told to stop."""
+        self.stopping.wait(seconds)
 
     def _tell(self, what: str) -> None:
         """Say something on standard error, once."""

@@ -71,19 +71,20 @@ def read_document(data: bytes) -> pb.MappingFile:
 
     Raises `MalformedMapping`.
     """
-    check_is_document(data)
-    return _read_binary(data) if data.startswith(_MAGIC) else _read_json(data, built=True)
+    refuse_weights(data)
+    if data.startswith(_MAGIC):
+        return _read_binary(data)
+    if data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+        return _read_json(data, built=True)
+    raise malformed(_DOCUMENT, _guess(data), _BUILD)
 
 
-def check_is_document(start: bytes) -> None:
-    """Raises `MalformedMapping` where something begins as no built document does. Needs some 20 bytes, or all there are."""
+def refuse_weights(start: bytes) -> None:
+    """Raises `MalformedMapping` where something begins as an ETRecord or a program does: 8 bytes tell."""
     if start.startswith(b"PK"):
         raise malformed(_DOCUMENT, "a zip, such as an ETRecord, which may hold the model's weights", _BUILD)
     if is_program(start):
         raise malformed(_DOCUMENT, "an ExecuTorch program (.pte), which holds the model's weights", _BUILD)
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not (start.startswith(_MAGIC[: len(start)]) or text.startswith(b"{") or (start and not text)):
-        raise malformed(_DOCUMENT, _guess(start), _BUILD)
 
 
 def write_file(file: pb.MappingFile, name: str) -> bytes:

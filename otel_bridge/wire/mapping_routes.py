@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from otel_bridge.errors import MalformedRequest
 from otel_bridge.mapping.document import to_json
-from otel_bridge.mapping.source import check_is_document, read_document, write_file
+from otel_bridge.mapping.source import read_document, refuse_weights, write_file
 from otel_bridge.v1 import mapping_pb2 as pb
 from otel_bridge.wire.exchange import JSON, Endpoint, Exchange, Reply, Requests, json_reply
 from otel_bridge.wire.intake import off_loop
@@ -44,7 +44,7 @@ def mapping_routes(mappings: Mappings, read: ReadBody, count: Requests) -> list[
 
     async def put(exchange: Exchange) -> Reply:
         asked = values(exchange.query, PUT_PARAMETERS)
-        body = await read(exchange, check_is_document)
+        body = await read(exchange, refuse_weights)
         file = await off_loop(body, lambda: read_document(body))
         file.build_id = exchange.part("ref") or file.build_id
         if "model" in asked:

@@ -135,12 +135,18 @@ WALK = [
     alias("", "1", "b/1"),
     page(10),
     page(1, "", "ListMissing", "/v1/missing"),
+    page(1, "a@1", "ListMissing", "/v1/missing"),
+    page(2, "a@1", "ListMissing", "/v1/missing"),
+    page(0, "z", "ListMissing", "/v1/missing"),
     page(5000, "", "ListMissing", "/v1/missing"),
     delete("net@1"),
     delete("net@1"),
     delete("é b"),
     page(10),
 ]
+
+
+MISSING = [mp.MissingMapping(ref=ref, devices=2, first_seen_unix_ns=7, parked_events=9) for ref in ("a@1", "b", "ü")]
 
 
 @dataclass
@@ -219,7 +225,7 @@ def test_the_doors_answer_alike(opened: Callable[..., Any], run: Callable[..., A
     """Good and bad requests, one after the other, have the same outcomes by either door: answer or error, row by row."""
 
     async def main() -> None:
-        async with opened(limit_bytes=LIMIT) as one, opened(limit_bytes=LIMIT) as other:
+        async with opened(limit_bytes=LIMIT, missing=MISSING) as one, opened(limit_bytes=LIMIT, missing=MISSING) as other:
             for index, row in enumerate(WALK):
                 expected = await over_grpc(one.channel, row)
                 assert await over_http(other.client, row) == expected, f"{index}: {row.verb} {row.path}"
