@@ -52,6 +52,10 @@ const char* name(int i) {
   return names()[static_cast<size_t>(i) % names().size()].c_str();
 }
 
+uint64_t start(int i) {
+  return 1000 + static_cast<uint64_t>(i);
+}
+
 void operators(EventTracer& tracer) {
   for (int i = 0; i < kEvents; ++i) {
     tracer.end_profiling(tracer.start_profiling("native_call_add.out"));
@@ -72,13 +76,13 @@ void delegates_by_number(EventTracer& tracer) {
 
 void logged_by_text(EventTracer& tracer) {
   for (int i = 0; i < kEvents; ++i) {
-    tracer.log_profiling_delegate(name(i), -1, 1000U + static_cast<unsigned>(i), 2000U + static_cast<unsigned>(i), nullptr, 0);
+    tracer.log_profiling_delegate(name(i), -1, start(i), start(i) + 1000, nullptr, 0);
   }
 }
 
 void logged_by_number(EventTracer& tracer) {
   for (int i = 0; i < kEvents; ++i) {
-    tracer.log_profiling_delegate(nullptr, i % 20, 1000U + static_cast<unsigned>(i), 2000U + static_cast<unsigned>(i), nullptr, 0);
+    tracer.log_profiling_delegate(nullptr, i % 20, start(i), start(i) + 1000, nullptr, 0);
   }
 }
 
@@ -86,8 +90,7 @@ void logged_with_metadata(EventTracer& tracer) {
   char metadata[64] = {};
   for (int i = 0; i < kEvents; ++i) {
     metadata[0] = static_cast<char>(i % 20);
-    tracer.log_profiling_delegate(name(i), -1, 1000U + static_cast<unsigned>(i), 2000U + static_cast<unsigned>(i), metadata,
-                                  sizeof(metadata));
+    tracer.log_profiling_delegate(name(i), -1, start(i), start(i) + 1000, metadata, sizeof(metadata));
   }
 }
 

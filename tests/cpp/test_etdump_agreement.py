@@ -12,6 +12,8 @@ from otel_bridge.etdump.read import read
 from otel_bridge.model.events import EventKind
 from otel_bridge.model.stream import Stream
 
+pytestmark = pytest.mark.timeout(300)  # compilers take their time on machines that have other work
+
 MODELS = {"xnnpack": "forward", "mixed_ops": "forward", "portable_only": "forward", "multi_method": "decode"}
 
 

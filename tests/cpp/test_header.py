@@ -13,6 +13,8 @@ from support.cpp import SOURCES, STRICT, build, executorch_flags, include_flags,
 from support.cpp_scripts import Line, received, script_of, undelimited
 from support.engines import OLD_RELEASES, require
 
+pytestmark = pytest.mark.timeout(300)  # compilers take their time on machines that have other work
+
 
 def test_events_cost_no_allocation(tmp_path: Path) -> None:
     """Once the tracer and the uploader exist, nothing is allocated: not by events, blocks, contexts, requests, or text."""

@@ -12,6 +12,8 @@ from support.cpp_scripts import Expected, Heard, Line, Received, received, scrip
 
 from otel_bridge.model.events import BlockKind
 
+pytestmark = pytest.mark.timeout(300)  # compilers take their time on machines that have other work
+
 ROOMY = (65536, 4096, 512, 1 << 16, 1 << 16, 1024, 512)
 """Bytes of a request; records, identifiers, bytes of text, of metadata and of context, instructions."""
 
@@ -154,6 +156,17 @@ def test_a_million_identifiers_fill_a_table_once(program: Path) -> None:
     assert counted == {"identifiers_full": 2000 - 512}
     assert len(heard.rows) == 2000 + 512
     assert {row[1] for row in heard.rows} == {f"op {number}" for number in range(512)}
+
+
+def test_an_inference_without_room_is_lost_whole(program: Path) -> None:
+    """Where a block finds no room for its beginning, its events are counted as `ring_full`, and land in no other block."""
+    lines: list[Line] = []
+    for number in range(20):
+        lines += [("B", "Execute"), *[("L", None, number, 1, 2, None)] * 2]
+    heard, counted = play(program, lines, (65536, 16, *ROOMY[2:]))
+    assert counted == {"ring_full": 40 - len(heard.rows)}
+    assert 0 < len(heard.rows) < 20
+    assert all(row[1] == position for position, block in heard.blocks.items() for row in block.rows)
 
 
 def test_equal_metadata_is_sent_once(program: Path) -> None:

@@ -7,6 +7,8 @@ import pytest
 from support.cpp import SOURCES, build
 from support.cpp_scripts import received, undelimited
 
+pytestmark = pytest.mark.timeout(300)  # compilers take their time on machines that have other work
+
 BLOCKS = 800
 
 

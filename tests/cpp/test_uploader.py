@@ -9,6 +9,8 @@ import pytest
 from support.cpp import SOURCES, build, run
 from support.cpp_scripts import Received, received
 
+pytestmark = pytest.mark.timeout(300)  # compilers take their time on machines that have other work
+
 Said = list[dict[str, Any]]
 
 

@@ -1969,7 +1969,7 @@ class Uploader {
         tell_drops = false;  // a request without events was refused: another would be, too
       }
       const uint64_t passed = now_ms() - begin > slept_ms ? now_ms() - begin : slept_ms;  // the clock may stand still
-      if (passed >= deadline_ms) {
+      if (passed > deadline_ms || (passed == deadline_ms && outcome == Outcome::kWaiting)) {
         return false;
       }
       if (outcome == Outcome::kWaiting) {
