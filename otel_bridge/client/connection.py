@@ -79,9 +79,7 @@ class Connection:
     ) -> None:
         address = read_address(server)
         self.server = address.target
-        self._credentials = _credentials(
-            address, TlsFiles(*(Path(file) if file is not None else None for file in (ca, cert, key)))
-        )
+        self._credentials = _credentials(address, TlsFiles(_path(ca), _path(cert), _path(key)))
         self._token: Token | None = open_token(token) if token is not None else None
         if self._token and self._credentials is None and not address.is_local and not plain_token:
             raise ConfigError(
