@@ -71,15 +71,15 @@ class Connection:
         server: str,
         *,
         token: str | Path | None = None,
-        ca: Path | None = None,
-        cert: Path | None = None,
-        key: Path | None = None,
+        ca: str | Path | None = None,
+        cert: str | Path | None = None,
+        key: str | Path | None = None,
         plain_token: bool = False,
         gzip: bool = False,
     ) -> None:
         address = read_address(server)
         self.server = address.target
-        self._credentials = _credentials(address, TlsFiles(ca, cert, key))
+        self._credentials = _credentials(address, TlsFiles(_path(ca), _path(cert), _path(key)))
         self._token: Token | None = open_token(token) if token is not None else None
         if self._token and self._credentials is None and not address.is_local and not plain_token:
             raise ConfigError(
@@ -200,6 +200,10 @@ def _credentials(address: Address, files: TlsFiles) -> grpc.ChannelCredentials |
     if address.is_tls is False and named:
         raise ConfigError(f"server: http:// is plain text, and ca, cert and key are for TLS; write https://{address.target}")
     return load_credentials(files) if address.is_tls or named else None
+
+
+def _path(file: str | Path | None) -> Path | None:
+    return Path(file) if file is not None else None
 
 
 def _status_details(call: grpc.Call) -> bytes:

@@ -9,7 +9,6 @@ Invariants
 * The thread that drains copies bytes, and counts events; they are read in the client's.
 """
 
-import contextlib
 import logging
 import os
 import tempfile
@@ -69,8 +68,7 @@ class Drains:
         except Exception as error:  # noqa: BLE001 - whatever the runtime raises: the app's inference is not to fail by it
             _log.warning("the runtime did not give out its ETDump: %s", error)
             if not self._successes:  # else it was not even asked, and has it still
-                self._executions.clear()
-                self._client.lose_dump()
+                self._lose()
             return False
         return True
 
@@ -79,13 +77,20 @@ class Drains:
         if not self._successes:
             raise NothingToDrain("no method was executed since the last drain: execute one, or drain less often")
         self._write(str(etdump_path), str(debug_buffer_path))
-        with contextlib.suppress(OSError):
+        try:
             self._hand_over(Path(etdump_path).read_bytes())
+        except OSError as error:
+            _log.warning("the ETDump that the app had written cannot be read: %s", error)
+            self._lose()
 
     def _write(self, etdump_path: str, debug_buffer_path: str) -> None:
         self._successes = 0  # before the call: a second one must not follow whatever becomes of this one
         self._drained_at = time.monotonic()
         self._program.write_etdump_result_to_file(etdump_path, debug_buffer_path)
+
+    def _lose(self) -> None:
+        self._executions.clear()
+        self._client.lose_dump()
 
     def _hand_over(self, etdump: bytes) -> None:
         executions, self._executions = self._executions, []
@@ -94,7 +99,7 @@ class Drains:
             events = count_events(etdump)
         except MalformedETDump as error:
             _log.warning("an ETDump that the runtime wrote cannot be read: %s", error)
-            self._client.lose_dump()
+            self._lose()
             return
         self._client.record(DrainedDump(self._stream, etdump, events, executions, now_ns))
 

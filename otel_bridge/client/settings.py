@@ -47,6 +47,8 @@ class ClientSettings:
     )
 
     def __post_init__(self) -> None:
+        if self.buffer is not None and not isinstance(self.buffer, Path):
+            raise ConfigError(f"buffer: is {self.buffer!r}; it must be a Path, or None")
         for each in fields(self):
             value, least = getattr(self, each.name), each.metadata["least"]
             if isinstance(each.default, (int, float)) and not isinstance(each.default, bool):

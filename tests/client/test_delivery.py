@@ -4,18 +4,21 @@ import gzip
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from support.faulty_bridge import FaultyBridge
 from support.inferences import QUICK, dropped_in, infer, names_of, positions_of
 from support.otlp_answers import Answer
 from support.otlp_sink import OtlpSink
 from support.processes import LOOPBACK, free_port
-from support.service import running
+from support.service import Service, running
 
 from otel_bridge.client import BridgeClient, ClientSettings, ClientStats, EventTracer
 from otel_bridge.errors import ConfigError, SpoolFull
@@ -38,15 +41,21 @@ def wait_until(condition: Callable[[], bool], *, patience_s: float = 20.0) -> No
         time.sleep(0.005)
 
 
-def test_into_a_real_bridge(tmp_path: Path) -> None:
-    """Each event is accepted and comes out as one span, under the resource and in the order of the client."""
-    with OtlpSink() as sink, running(tmp_path, sink) as service:
-        with BridgeClient(service.grpc, resource={"service.name": "app"}, settings=QUICK) as client:
-            tracer = EventTracer(client, model="net@1")
-            recorded = sum(infer(tracer) for _ in range(20))
-        service.settle()
-        assert client.stats == ClientStats(recorded=recorded, accepted=recorded)
-        spans = service.spans("app")
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A real bridge on a good day."""
+    with OtlpSink() as sink, running(tmp_path_factory.mktemp("service"), sink) as started:
+        yield started
+
+
+def test_into_a_real_bridge(service: Service) -> None:
+    """Each event is accepted and comes out as one span, under the resource of the client."""
+    with BridgeClient(service.grpc, resource={"service.name": "app"}, settings=QUICK) as client:
+        tracer = EventTracer(client, model="net@1")
+        recorded = sum(infer(tracer) for _ in range(20))
+    service.settle()
+    assert client.stats == ClientStats(recorded=recorded, accepted=recorded)
+    spans = service.spans("app")
     assert len(spans) == recorded == 80
     assert len({span.trace_id for span in spans}) == 20
     assert {span.status.code for span in spans} == {0}
@@ -164,20 +173,52 @@ def test_drops_are_told_once(bridge: FaultyBridge) -> None:
     assert [len(request.events.kind) for request in bridge.taken] == [0, 4]
 
 
-def test_a_real_bridge_counts_them(tmp_path: Path) -> None:
+def test_a_real_bridge_counts_them(service: Service) -> None:
     """Drops stand in the bridge's metrics by reason, and rejected events of a request in the client's account."""
-    with OtlpSink() as sink, running(tmp_path, sink) as service:
-        with BridgeClient(service.grpc, settings=replace(QUICK, queue_bytes=5_000)) as client:
-            tracer = EventTracer(client)
-            with tracer.event_block("Execute"):
-                tracer.log_profiling_delegate("x" * 5_000, None, 1, 2)
-                for _ in range(100):
-                    tracer.log_profiling_delegate("x", None, 1, 2)
-            assert client.flush(20)
-            stats = client.stats
-        assert service.counts("sender_dropped_events")["queue_full",] == stats.dropped["queue_full"] > 0
+    with BridgeClient(service.grpc, settings=replace(QUICK, queue_bytes=5_000)) as client:
+        tracer = EventTracer(client)
+        with tracer.event_block("Execute"):
+            tracer.log_profiling_delegate("x" * 5_000, None, 1, 2)
+            for _ in range(100):
+                tracer.log_profiling_delegate("x", None, 1, 2)
+        assert client.flush(20)
+        stats = client.stats
+    assert service.counts("sender_dropped_events")["queue_full",] == stats.dropped["queue_full"] > 0
     assert stats.rejected == {"name_too_long": 1}
     assert total(stats) == stats.recorded == 101
+
+
+ANSWERS = [
+    Answer(),
+    Answer.grpc_failure(UNAVAILABLE),
+    Answer.grpc_failure(UNAVAILABLE, retry_after_s=0.001),
+    Answer.grpc_failure(EXHAUSTED, retry_after_s=0.001),
+    Answer.grpc_failure(EXHAUSTED),  # too large
+    Answer.grpc_failure(grpc.StatusCode.INVALID_ARGUMENT),
+    Answer(delay_s=0.2),  # past the deadline
+]
+
+
+@given(answers=st.lists(st.sampled_from(ANSWERS), max_size=12), sizes=st.lists(st.integers(0, 60), min_size=1, max_size=8))
+@hypothesis_settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_weather(bridge: FaultyBridge, answers: list[Answer], sizes: list[int]) -> None:
+    """Whatever the answers: each event ends once, each drop is told once, and no block arrives under two names."""
+    bridge.received.clear()
+    bridge.answers.extend(answers)
+    stormy = replace(QUICK, timeout_s=0.1, retry_initial_s=0.002, retry_max_s=0.005, batch_events=50)
+    with BridgeClient(bridge.address, settings=stormy) as client:
+        tracer = EventTracer(client)
+        recorded = sum(infer(tracer, delegate_events=size) for size in sizes)
+        assert client.flush(20)
+        bridge.answers.clear()
+        assert client.flush(20)  # tells of what is not told yet
+        stats = client.stats
+    assert (stats.recorded, stats.waiting, total(stats)) == (recorded, 0, recorded)
+    taken = [call.events for call in bridge.received if call.answer == Answer()]
+    assert dropped_in(taken) == stats.dropped
+    whole = [block.position for request in taken for block in request.blocks if not block.HasField("part")]
+    assert len(set(whole)) == len(whole)
+    assert sum(len(request.events.kind) for request in taken) == stats.accepted
 
 
 def test_a_full_queue(bridge: FaultyBridge) -> None:
