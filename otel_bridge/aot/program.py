@@ -59,12 +59,14 @@ def mapping_from_program(
     graphs = _graphs(executorch_program_manager, edge_program_manager)
     mapping = read_live_maps(executorch_program_manager.debug_handle_map, executorch_program_manager.delegate_map)
     name_operators(mapping, graphs.get)
-    known_by = embed_build_id(executorch_program_manager, build_id, backend_config=backend_config)
     with _written(executorch_program_manager) as pte:
         whole = merge(canonical(mapping), read_program(pte))
     prefixes = [strip_prefix] if isinstance(strip_prefix, str) else strip_prefix
     told = disclose(whole, strip_prefix=prefixes, with_source=with_source)
-    return canonical_file(pb.MappingFile(mapping=told, build_id=known_by, name=model, version=version))
+    file = canonical_file(pb.MappingFile(mapping=told, name=model, version=version))
+    # Last, so that a program whose mapping is refused stays as it was.
+    file.build_id = embed_build_id(executorch_program_manager, build_id, backend_config=backend_config)
+    return file
 
 
 def _graphs(program: Any, edge: Any) -> Mapping[str, Graph]:

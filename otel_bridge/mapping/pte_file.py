@@ -48,19 +48,16 @@ class ProgramFile:
 
     data          all of the file
     root          the table `Program`
+    segments      the tables `DataSegment`
     segments_at   where the segments begin, in bytes; 0: it has none
     allowance     what its readers may still take out of it
     """
 
     data: memoryview
     root: Table
+    segments: Vector
     segments_at: int
     allowance: Allowance
-
-    @property
-    def segments(self) -> Vector:
-        """The tables `DataSegment`."""
-        return self.root.tables(_SEGMENTS)
 
     def check_segments(self) -> None:
         """Refuses a file that ends before its segments do. An empty one, as of a program without constants, lies nowhere."""
@@ -112,7 +109,8 @@ def open_program(source: bytes | BinaryIO) -> ProgramFile:
         found = f"the identifier {quoted(bytes(data[4:8]).decode('latin-1'))} at byte 4"
         raise malformed(".pte", found, f"only {quoted(IDENTIFIER.decode())} is known: {FOREIGN}")
     program, segments_at = _frame(data)
-    return ProgramFile(data, program.root(), segments_at, Allowance())
+    root = program.root()
+    return ProgramFile(data, root, root.tables(_SEGMENTS), segments_at, Allowance())
 
 
 def item(items: Vector, index: int, where: str, what: str) -> Table:

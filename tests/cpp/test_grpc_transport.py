@@ -190,13 +190,17 @@ def test_a_connection_that_was_idle_for_long(send_grpc: Path) -> None:
     assert peer.calls[0].peer != peer.calls[1].peer
 
 
-@pytest.mark.parametrize("address", ["[::1]:0", "localhost:0"])
-def test_addresses(send_grpc: Path, address: str) -> None:
-    """IPv6 addresses and host names lead to a server as IPv4 addresses do."""
+@pytest.mark.parametrize(
+    ("address", "host"), [("[::1]:0", "[::1]"), ("localhost:0", "localhost"), (f"{LOOPBACK}:0", "localhost")]
+)
+def test_addresses(send_grpc: Path, address: str, host: str) -> None:
+    """IPv6 addresses and host names lead to a server, also where only the last of a name's addresses does."""
     if address.startswith("[") and not _has_ipv6():
         pytest.skip("this machine has no IPv6 on loopback")
-    with EventsPeer(address=address) as peer, Sender(send_grpc, peer.target) as send:
-        assert send(b"x").sent
+    with EventsPeer(address=address) as peer:
+        _, _, port = peer.target.rpartition(":")
+        with Sender(send_grpc, f"{host}:{port}") as send:
+            assert send(b"x").sent
 
 
 def _has_ipv6() -> bool:

@@ -46,6 +46,11 @@ def executorch_flags(package: Path | None = None) -> list[str]:
     return [*_MACROS, "-isystem", str(include), "-isystem", str(c10)]
 
 
+def include_flags() -> list[str]:
+    """Flags that let a compiler find the headers under test, and those of the tests."""
+    return [f"-I{HEADERS}", f"-I{SOURCES}"]
+
+
 def link_flags() -> list[str]:
     """Flags that link the wheel's libraries; their backends and kernels register themselves, so none may be left out."""
     folder = wheel() / "lib"
@@ -81,8 +86,7 @@ def build(
         *STRICT,
         *flags,
         *([f"-fsanitize={chosen}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"] if chosen else []),
-        f"-I{HEADERS}",
-        f"-I{SOURCES}",
+        *include_flags(),
         *executorch_flags(),
         *map(str, sources),
         "-o",
@@ -94,6 +98,38 @@ def build(
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-6000:]
     return program
+
+
+def build_backend(source: Path, folder: Path) -> Path:
+    """A shared library that registers a backend with the runtime of whichever program loads it."""
+    library = folder / f"lib{source.stem}.so"
+    command = [
+        require("cxx"),
+        "-std=c++17",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-shared",
+        "-fPIC",
+        *executorch_flags(),
+        source,
+    ]
+    command += ["-o", library, f"-L{wheel() / 'lib'}", f"-Wl,-rpath,{wheel() / 'lib'}", "-lexecutorch"]
+    done = subprocess.run([*map(str, command)], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-6000:]
+    return library
+
+
+def build_example(folder: Path) -> Path:
+    """The example program, built in `folder` by the CMake file beside it, with warnings as errors."""
+    warnings = "-Wall -Wextra -Wpedantic -Wconversion -Werror"
+    settings = [f"-DCMAKE_PREFIX_PATH={wheel()}", f"-DCMAKE_CXX_FLAGS={warnings}", f"-DCMAKE_CXX_COMPILER={require('cxx')}"]
+    for command in (["-S", HEADERS, "-B", folder, *settings], ["--build", folder]):
+        line = [str(require("cmake")), *map(str, command)]
+        done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return folder / "otel-bridge-run"
 
 
 def run(

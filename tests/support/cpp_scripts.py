@@ -8,7 +8,7 @@ Invariants
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from google.protobuf.internal.decoder import _DecodeVarint  # type: ignore[attr-defined]  # protobuf ships no stub of it
@@ -70,12 +70,27 @@ class Expected:
         self._entries: dict[object, tuple[str, object, int, int, int]] = {}
         self._method: str | None = None
         self._attributes: dict[str, object] = {}
+        calls: dict[object, Callable[..., None]] = {
+            "B": self._begin_block,
+            "M": self._set_method,
+            "A": self._set_attribute,
+            "X": self._end_block,
+            "H": self._set_scope,
+            "C": self._pass_time,
+            "P": self._drain,
+            "O": self._drain,
+            "S": self._start,
+            "D": self._start_delegate,
+            "E": self._end,
+            "F": self._end_delegate,
+            "L": self._log_delegate,
+        }
         for letter, *arguments in lines:
-            getattr(self, f"_{letter}")(*arguments)
+            calls[letter](*arguments)
 
-    def _B(self, name: str | None) -> None:  # noqa: N802 - the letter of the call
+    def _begin_block(self, name: str | None) -> None:
         kind = BlockKind.from_name(name or "unnamed")
-        self._open = self.blocks[self._position] = Heard(kind, name or "unnamed")
+        self._open = self.blocks[self._position] = Heard(kind, (name or "unnamed")[:64])
         self._position += 1
         if kind is BlockKind.EXECUTE:
             self._open.run_index = self._executions
@@ -83,59 +98,57 @@ class Expected:
             self._open.attributes = tuple(self._attributes.items())
             self._executions += 1
 
-    def _M(self, name: str | None) -> None:  # noqa: N802
+    def _set_method(self, name: str | None) -> None:
         self._method = name or None
 
-    def _A(self, key: str, value: str) -> None:  # noqa: N802
+    def _set_attribute(self, key: str, value: str) -> None:
         self._attributes.setdefault(key, value)
 
-    def _X(self, error: int) -> None:  # noqa: N802
+    def _end_block(self, error: int) -> None:
         if self._open and error:
             self._open.error = error
         self._open = None
         self._attributes = {}
 
-    def _H(self, chain: int, handle: int) -> None:  # noqa: N802
+    def _set_scope(self, chain: int, handle: int) -> None:
         self._scope = (chain, handle)
 
-    def _C(self, ticks: int) -> None:  # noqa: N802
+    def _pass_time(self, ticks: int) -> None:
         self._now = (self._now + ticks) % U64
 
-    def _P(self) -> None:  # noqa: N802
+    def _drain(self) -> None:
         """Draining changes nothing."""
 
-    _O = _P
-
-    def _S(self, key: object, name: str | None, chain: int, handle: int) -> None:  # noqa: N802
+    def _start(self, key: object, name: str | None, chain: int, handle: int) -> None:
         self._tick()
         scope = self._scope if chain == -1 else (chain, handle)
         self._entries[key] = ("name", name, *scope, self._now)
 
-    def _D(self, key: object, name: str | None, number: int) -> None:  # noqa: N802
+    def _start_delegate(self, key: object, name: str | None, number: int) -> None:
         self._tick()
         self._entries[key] = ("delegate", (name, number), 0, 0, self._now)
 
-    def _E(self, key: object) -> None:  # noqa: N802
+    def _end(self, key: object) -> None:
         self._tick()
         sort, name, chain, handle, start = self._entries.get(key, ("none", None, 0, 0, 0))
         reason = "misuse" if sort != "name" or not name else None
-        self._end(reason, EventKind.SCOPE, name, (chain, handle), start, self._now, b"")
+        self._record(reason, EventKind.SCOPE, name, (chain, handle), start, self._now, b"")
 
-    def _F(self, key: object, metadata: bytes | None) -> None:  # noqa: N802
+    def _end_delegate(self, key: object, metadata: bytes | None) -> None:
         self._tick()
         sort, identifier, _, _, start = self._entries.get(key, ("none", None, 0, 0, 0))
         name, number = identifier if sort == "delegate" else (None, -1)  # type: ignore[misc]  # a pair, by its sort
         self._delegate(name, number, start, self._now, metadata)
 
-    def _L(self, name: str | None, number: int, start: int, end: int, metadata: bytes | None) -> None:  # noqa: N802
+    def _log_delegate(self, name: str | None, number: int, start: int, end: int, metadata: bytes | None) -> None:
         self._delegate(name, number, start, end, metadata)
 
     def _delegate(self, name: str | None, number: int, start: int, end: int, metadata: bytes | None) -> None:
         reason = "misuse" if (name is None) == (number == -1) or name == "" else None
         identifier: Identifier = number if name is None else name
-        self._end(reason, EventKind.DELEGATE, identifier, self._scope, start, end, metadata or b"")
+        self._record(reason, EventKind.DELEGATE, identifier, self._scope, start, end, metadata or b"")
 
-    def _end(  # noqa: PLR0917 - an event has no fewer columns
+    def _record(  # noqa: PLR0917 - an event has no fewer columns
         self, reason: str | None, kind: EventKind, name: object, scope: tuple[int, int], start: int, end: int, metadata: bytes
     ) -> None:
         chain, handle = scope
@@ -192,7 +205,7 @@ def received(bodies: Sequence[bytes]) -> Received:
         assert admitted.batch.streams[0].sequence == number
         heard.drops.update(admitted.sender_dropped)
         for index, block in enumerate(admitted.batch.blocks):
-            rows = _rows_of(admitted.batch, index)
+            rows = rows_of(admitted.batch, index)
             if block.part is None:
                 assert block.position not in heard.blocks
                 heard.blocks[block.position] = Heard(block.kind, block.name)
@@ -212,7 +225,8 @@ def received(bodies: Sequence[bytes]) -> Received:
     return heard
 
 
-def _rows_of(batch: EventBatch, block: int) -> list[Row]:
+def rows_of(batch: EventBatch, block: int) -> list[Row]:
+    """The events of a block."""
     rows = range(batch.bounds[block], batch.bounds[block + 1])
     return [
         (
@@ -232,7 +246,7 @@ def _check_occurrences(batch: EventBatch, block: int, before: Sequence[Row]) -> 
     """Each event of a part says how often its instruction had been completed before (docs/protocol.md, "Parts")."""
     completed: Counter[tuple[int, int]] = Counter()
     counted = []
-    here = _rows_of(batch, block)
+    here = rows_of(batch, block)
     for kind, _, instruction, chain, *_ in [*before, *here]:
         counted.append(completed[instruction, chain] if instruction != NO_INSTRUCTION else 0)
         completed[instruction, chain] += kind is EventKind.CALL

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -41,29 +42,41 @@ class EngineMissing(Exception):
 @cache
 def jaeger() -> Path:
     """Jaeger's program, v1.76.0 (Jaeger 2), built if it has to be: minutes, once. EngineMissing without Go."""
-    program = jaeger_program()
-    if program.exists():
-        return program
-    if shutil.which("go") is None:
-        raise EngineMissing("Go is not on PATH; install Go 1.24.6 or later to have Jaeger built")
-    BUILT.mkdir(exist_ok=True)
-    with (BUILT / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not program.exists():
-            _build(JAEGER_PACKAGE, SOURCES / "jaeger", program)
-    return program
+    return _built(JAEGER_PACKAGE, "jaeger", jaeger_program())
 
 
 def jaeger_program() -> Path:
     """Where Jaeger's program lies once it is built."""
-    sources = [SOURCES / "jaeger" / name for name in ("go.mod", "go.sum")]
-    key = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
-    return BUILT / f"jaeger-{key[:12]}"
+    return _place("jaeger", "go.mod", "go.sum")
+
+
+@cache
+def grpc_go() -> Path:
+    """A server of grpc-go (tests/engines/grpc_go), built if it has to be: half a minute, once. EngineMissing without Go."""
+    return _built(".", "grpc_go", _place("grpc_go", "go.mod", "go.sum", "main.go"))
 
 
 def jaeger_can_be_built() -> bool:
     """Whether `jaeger` would start a build: the program is not there, and Go is."""
     return not jaeger_program().exists() and shutil.which("go") is not None
+
+
+def _place(module: str, *sources: str) -> Path:
+    key = hashlib.sha256(b"".join((SOURCES / module / source).read_bytes() for source in sources)).hexdigest()
+    return BUILT / f"{module}-{key[:12]}"
+
+
+def _built(package: str, module: str, program: Path) -> Path:
+    if program.exists():
+        return program
+    if shutil.which("go") is None:
+        raise EngineMissing(f"Go is not on PATH; install Go 1.24.6 or later to have {module} built")
+    BUILT.mkdir(exist_ok=True)
+    with (BUILT / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.exists():
+            _build(package, SOURCES / module, program)
+    return program
 
 
 def _build(package: str, module: Path, program: Path) -> None:
@@ -99,6 +112,11 @@ def cxx() -> Path:
     return _on_path("g++", "install g++ (Debian: apt-get install g++)")
 
 
+def cmake() -> Path:
+    """CMake. EngineMissing without it."""
+    return _on_path("cmake", "install CMake 3.19 or later (Debian: apt-get install cmake)")
+
+
 def cross_cxx() -> Path:
     """A C++17 compiler for aarch64. EngineMissing without one."""
     return _on_path("aarch64-linux-gnu-g++", "install it (Debian: apt-get install g++-aarch64-linux-gnu libc6-dev-arm64-cross)")
@@ -107,6 +125,16 @@ def cross_cxx() -> Path:
 def qemu_aarch64() -> Path:
     """An emulator that runs programs for aarch64. EngineMissing without one."""
     return _on_path("qemu-aarch64", "install it (Debian: apt-get install qemu-user)")
+
+
+def curl() -> Path:
+    """The command line tool curl. EngineMissing without it."""
+    return _on_path("curl", "install it (Debian: apt-get install curl)")
+
+
+def libcurl() -> Path:
+    """The `curl-config` of libcurl's development files. EngineMissing without them."""
+    return _on_path("curl-config", "install libcurl's development files (Debian: apt-get install libcurl4-openssl-dev)")
 
 
 def old_headers() -> Path:
@@ -169,7 +197,23 @@ def _on_path(program: str, way_out: str) -> Path:
     return Path(found)
 
 
-ENGINES = {each.__name__: each for each in (jaeger, executorch, protoc, cxx, cross_cxx, qemu_aarch64, old_headers, kotlin)}
+ENGINES: dict[str, Callable[[], Path]] = {
+    each.__name__: each
+    for each in (
+        jaeger,
+        grpc_go,
+        executorch,
+        protoc,
+        cxx,
+        cmake,
+        cross_cxx,
+        qemu_aarch64,
+        curl,
+        libcurl,
+        old_headers,
+        kotlin,
+    )
+}
 
 
 def require(engine: str) -> Path:

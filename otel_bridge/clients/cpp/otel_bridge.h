@@ -411,6 +411,9 @@ struct Identifier {
   uint8_t is_call;  // a name that ExecuTorch gives to instructions
 };
 
+constexpr size_t kMaxBlockNameBytes = 64;  // what is longer is cut
+constexpr uint32_t kBlockNameRoom = static_cast<uint32_t>(field_size(kMaxBlockNameBytes));  // beside a context
+
 /// How often an instruction was completed, in an inference that goes in parts.
 struct Completions {
   uint64_t key;      // 0: free
@@ -425,7 +428,8 @@ struct RingSizes {
   uint32_t events = 4096;           ///< 32 bytes each; a block takes one or two beside its events
   uint32_t identifiers = 512;       ///< distinct names and delegate debug identifiers; 32 bytes each
   uint32_t text_bytes = 16384;      ///< text of all identifiers
-  uint32_t metadata_bytes = 16384;  ///< metadata and contexts that are not encoded yet; an entry takes 4 bytes more than it has
+  uint32_t metadata_bytes = 16384;  ///< metadata and contexts that are not encoded yet, each with 4 bytes before it; more than
+                                    ///< `context_bytes` by what the largest metadata has, and 100
   uint32_t context_bytes = 1024;    ///< method, trace context and attributes of an inference; twice
   uint32_t instructions = 512;      ///< of an inference that has to go in parts; 16 bytes each
 };
@@ -454,7 +458,7 @@ class RingMemory {
     slots = take<uint32_t>(at, size_t{identifier_count} * 2);
     chosen = take<uint32_t>(at, size_t{identifier_count} * 2);
     metadata = take<uint8_t>(at, metadata_bytes);
-    context = take<uint8_t>(at, size_t{context_bytes} * 2);
+    context = take<uint8_t>(at, size_t{context_bytes} * 2 + internal::kBlockNameRoom);
     text = take<char>(at, text_bytes);
   }
 
@@ -462,7 +466,7 @@ class RingMemory {
     return kAlignment + size_t{sizes.events} * sizeof(internal::Record) +
            size_t{sizes.instructions} * sizeof(internal::Completions) +
            size_t{sizes.identifiers} * (sizeof(internal::Identifier) + 4 * sizeof(uint32_t)) + sizes.metadata_bytes +
-           size_t{sizes.context_bytes} * 2 + sizes.text_bytes;
+           size_t{sizes.context_bytes} * 2 + internal::kBlockNameRoom + sizes.text_bytes;
   }
 
  private:
@@ -484,7 +488,7 @@ class RingMemory {
   uint32_t* slots = nullptr;   // by hash: 1 + the index of an identifier
   uint32_t* chosen = nullptr;  // the identifiers of a request, and for each identifier its index there
   uint8_t* metadata = nullptr;
-  uint8_t* context = nullptr;
+  uint8_t* context = nullptr;  // of the next block; and a copy of that of the inference which goes in parts
   char* text = nullptr;
   uint32_t record_count = 0;
   uint32_t completion_count = 0;
@@ -713,7 +717,6 @@ class RingTracer : public et::EventTracer {
 
   static constexpr uint32_t kNoIdentifier = 0xFFFFFFFFU;
   static constexpr size_t kMaxNameBytes = 4096;       // what the bridge takes (otel_bridge/wire/columns.py)
-  static constexpr size_t kMaxBlockNameBytes = 256;
   static constexpr int32_t kMaxChain = 255;
   static constexpr uint32_t kLengthBytes = 4;         // before each entry of the arena
 
@@ -883,7 +886,8 @@ class RingTracer : public et::EventTracer {
   }
 
   bool keep_metadata(const void* data, size_t size) {
-    const uint32_t reserve = kLengthBytes + memory_.context_bytes;  // so that the next block finds room for its context
+    // So that the next block finds room for its context.
+    const uint32_t reserve = kLengthBytes + memory_.context_bytes + internal::kBlockNameRoom;
     if (size > memory_.metadata_bytes || size + kLengthBytes + reserve > memory_.metadata_bytes) {
       drop(Drop::kMetadataTooLarge);
       return false;
@@ -904,7 +908,7 @@ class RingTracer : public et::EventTracer {
     const bool executes = record.chain == internal::kExecute;
     const char* const shown = name == nullptr || *name == '\0' ? "unnamed" : name;
     size_t name_length = std::strlen(shown);
-    name_length = name_length < kMaxBlockNameBytes ? name_length : kMaxBlockNameBytes;
+    name_length = name_length < internal::kMaxBlockNameBytes ? name_length : internal::kMaxBlockNameBytes;
     size_t size = named ? internal::field_size(name_length) : 0;
     for (const uint8_t* at = memory_.context; at != context_end; at = internal::field_at(at).end) {
       size += belongs(at, executes) ? static_cast<size_t>(internal::field_at(at).end - at) : 0;
@@ -918,7 +922,7 @@ class RingTracer : public et::EventTracer {
     }
     uint32_t head = open_entry(static_cast<uint32_t>(size));
     if (named) {
-      uint8_t prefix[3];
+      uint8_t prefix[2];
       internal::Writer out(prefix, sizeof(prefix));
       out.head(2, name_length);
       head = put(head, prefix, static_cast<uint32_t>(out.size()));
@@ -992,7 +996,7 @@ class RingTracer : public et::EventTracer {
   std::atomic<bool> busy_{false};
   std::atomic<bool> torn_{false};  // a block could not begin: what follows does not belong to the block before
   uint32_t known_tail_ = 0;
-  uint32_t reserve_ = 0;  // records that only blocks may take, so that an event never lands in another block
+  uint32_t reserve_ = 0;  // records that only blocks may take: rather lose an event than a whole inference
   uint32_t known_ = 0;    // identifiers
   uint32_t text_used_ = 0;
   uint32_t context_size_ = 0;
@@ -1095,7 +1099,8 @@ class Encoder {
 
   /// The smallest buffer that `encode` can use, bytes: what each request says of its stream, a context, and an event.
   size_t least_buffer() const {
-    return stream_size_at_most() + kFrameBytes + memory_.context_bytes + kBlockBytes + kLeastRowBytes;
+    return stream_size_at_most() + kFrameBytes + memory_.context_bytes + internal::kBlockNameRoom + kBlockBytes +
+           kLeastRowBytes;
   }
 
   /// Writes one request; its size in bytes, 0: there is nothing to send. What it took from the ring is gone from there.
@@ -1241,24 +1246,26 @@ class Encoder {
     });
   }
 
+  /// A hash of the first and the last bytes: what is equal is compared anyway.
   uint32_t hash_entry(uint32_t at, uint32_t size) const {
-    uint32_t hash = size;
-    stretches(at, size, [&](const uint8_t* data, uint32_t length) {
-      for (uint32_t i = 0; i < length; ++i) {  // byte by byte: where the arena wraps must not matter
-        hash = (hash ^ data[i]) * 16777619U;
-      }
-    });
-    return hash ^ hash >> 15;
+    constexpr uint32_t kEnd = 16;
+    uint8_t bytes[2 * kEnd];
+    const uint32_t first = size < kEnd ? size : kEnd;
+    copy(bytes, at, first);
+    copy(bytes + first, at + size - first, first);
+    return internal::hash_of(bytes, size_t{first} * 2) ^ size;
   }
 
   bool equal_entries(uint32_t a, uint32_t b, uint32_t size) const {
-    const uint32_t mask = memory_.metadata_bytes - 1;
-    for (uint32_t i = 0; i < size; ++i) {
-      if (memory_.metadata[(a + i) & mask] != memory_.metadata[(b + i) & mask]) {
-        return false;
-      }
-    }
-    return true;
+    bool equal = true;
+    stretches(a, size, [&](const uint8_t* left, uint32_t length) {
+      stretches(b, length, [&](const uint8_t* right, uint32_t part) {
+        equal = equal && std::memcmp(left, right, part) == 0;
+        left += part;
+      });
+      b += length;
+    });
+    return equal;
   }
 
   void release() {
@@ -1962,7 +1969,7 @@ class Uploader {
         tell_drops = false;  // a request without events was refused: another would be, too
       }
       const uint64_t passed = now_ms() - begin > slept_ms ? now_ms() - begin : slept_ms;  // the clock may stand still
-      if (passed >= deadline_ms) {
+      if (passed > deadline_ms || (passed == deadline_ms && outcome == Outcome::kWaiting)) {
         return false;
       }
       if (outcome == Outcome::kWaiting) {

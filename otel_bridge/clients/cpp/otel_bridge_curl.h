@@ -222,7 +222,7 @@ class HttpTransport : public BridgeTransport {
   bool explain(CURLcode code) {
     message_ << "no answer: ";
     message_.quote(error_[0] != '\0' ? error_ : curl_easy_strerror(code));
-    return not_taken(code != CURLE_URL_MALFORMAT && code != CURLE_UNSUPPORTED_PROTOCOL, 0);
+    return not_taken(code != CURLE_URL_MALFORMAT, 0);  // a certificate may be mended, and the clock by which it is judged
   }
 
   CURL* handle_;

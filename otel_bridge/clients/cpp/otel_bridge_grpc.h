@@ -27,7 +27,7 @@
 namespace otel_bridge {
 
 struct GrpcOptions {
-  uint32_t timeout_ms = 10000;         ///< for one `send`, connecting included; at most a day
+  uint32_t timeout_ms = 10000;         ///< for one `send`, connecting included; 0 counts as 1; at most a day
   uint32_t idle_ms = 60000;            ///< a connection that was idle for longer is not used again: routers forget them
   const char* authority = nullptr;     ///< what the request calls the host; null: the target. Copied
   const char* bearer_token = nullptr;  ///< sent as `authorization: Bearer ...`, readable on the wire; null: none. Copied
@@ -85,7 +85,7 @@ class GrpcTransport : public BridgeTransport {
   bool send(const void* data, size_t size) override {
     begin();
     if (invalid_ != nullptr) return fail(GrpcStatus::kInvalidArgument, invalid_);
-    if (size > kLongestMessage) return fail(GrpcStatus::kInvalidArgument, "a request has at most 4 GiB");
+    if (size > kLongestMessage) return fail(GrpcStatus::kInvalidArgument, "a request has less than 2 GiB");
     const detail::Deadline deadline(timeout_ms_);
     for (bool again = false;; again = true) {
       const bool reused = is_reusable();
@@ -103,7 +103,7 @@ class GrpcTransport : public BridgeTransport {
   /// For tests: a connection's first call has that number, which is odd.
   GrpcTransport(const char* target, const GrpcOptions& options, uint32_t first_stream)
       : target_(target),
-        timeout_ms_(std::min(options.timeout_ms, kDayMs)),
+        timeout_ms_(std::clamp<uint32_t>(options.timeout_ms, 1, kDayMs)),
         idle_ms_(options.idle_ms),
         first_stream_(first_stream),
         connection_(answer_) {
@@ -121,7 +121,7 @@ class GrpcTransport : public BridgeTransport {
  private:
   using Io = detail::Io;
   static constexpr uint32_t kDayMs = 24 * 60 * 60 * 1000;
-  static constexpr size_t kLongestMessage = 0xffffffff;
+  static constexpr size_t kLongestMessage = 0x7fffffff;
   static constexpr size_t kPrefix = 5;  // of a message: not compressed, and its length
   static constexpr size_t kHeadRoom = 3072;
   static constexpr std::string_view kBearer = "Bearer ";
@@ -254,7 +254,7 @@ class GrpcTransport : public BridgeTransport {
     out.named(4, "/otel_bridge.v1.ProfilingService/ExportEvents");  // :path
     out.named(1, authority_);                                       // :authority
     out.field("te", "trailers");
-    out.field("grpc-timeout", detail::Decimal(std::min<uint32_t>(deadline.left_ms(), 99999999), "m").view());
+    out.field("grpc-timeout", detail::Decimal(deadline.left_ms(), "m").view());
     out.named(31, "application/grpc");    // content-type
     out.named(58, "otel-bridge-cpp");     // user-agent
     out.field("otel-bridge-sent-unix-ns", detail::Decimal(now_ns, "").view());

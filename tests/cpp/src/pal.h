@@ -3,11 +3,12 @@
 
 #include <executorch/runtime/platform/platform.h>
 
+#include <atomic>
+
 namespace pal {
 
-inline et_timestamp_t ticks = 0;
+inline std::atomic<et_timestamp_t> ticks{0};
 inline et_timestamp_t step = 1;  // by which each reading moves the clock
-inline et_tick_ratio_t ratio = {1, 1};
 
 }  // namespace pal
 
@@ -18,7 +19,7 @@ et_timestamp_t pal_current_ticks() {
 }
 
 et_tick_ratio_t pal_ticks_to_ns_multiplier() {
-  return pal::ratio;
+  return {1, 1};
 }
 
 }  // namespace executorch::runtime

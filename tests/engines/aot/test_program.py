@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from otel_bridge.mapping.etrecord import read_etrecord
 from otel_bridge.mapping.identity import key_of, typeless_entry
 from otel_bridge.mapping.merge import merge
 from otel_bridge.mapping.pte import build_id_of, read_program
+from otel_bridge.mapping.source import read_source
 from otel_bridge.v1 import mapping_pb2 as pb
 
 pytestmark = pytest.mark.timeout(300)  # importing torch takes many seconds on a cold disk
 
-MODELS = ("toy_str", "toy_int", "xnnpack", "demo", "portable", "configured", "external")
+MODELS = ("toy_str", "toy_int", "xnnpack", "demo", "awkward", "portable", "configured", "external")
 WAYS = ("recorded", "copied", "consumed")
 
 
@@ -80,6 +82,27 @@ def test_the_models_are_what_they_are_for(exported: Path) -> None:
         node.kind for call in made(exported / "xnnpack", "recorded").mapping.methods[0].instructions for node in call.nodes
     ]
     assert "Conv2d" in nodes
+
+
+def test_the_toy_says_what_it_will_log(exported: Path) -> None:
+    """Its files are of one export; the payload of each instance lists the identifiers of its map, in order of execution."""
+    folder = exported / "toy"
+    pte = (folder / "model.pte").read_bytes()
+    file = read_source((folder / "model.mapping").read_bytes())
+    assert (file.build_id, file.name, file.version) == (build_id_of(pte), "toy", "1.0")
+    assert typeless(file.mapping) == merge(read_etrecord((folder / "model.etrecord").read_bytes()), read_program(pte))
+    maps = [
+        [(key_of(entry)[1], list(entry.handles)) for entry in call.entries]
+        for method in file.mapping.methods
+        for call in method.instructions
+        if call.delegate == "BridgeToyBackend"
+    ]
+    payloads = [found.decode().splitlines() for found in re.findall(rb"str\n(?:[\x20-\x7e]+\t\w+\n)+", pte)]
+    logged = [[line.split("\t") for line in lines] for _, *lines in payloads]
+    assert sorted(sorted(identifier for identifier, _ in lines) for lines in logged) == sorted(
+        [identifier for identifier, _ in entries] for entries in maps
+    )
+    assert ["conv_relu", "exp", "silu"] in [[name for _, name in lines] for lines in logged]
 
 
 @pytest.mark.parametrize("model", ["toy_str", "toy_int", "demo"])

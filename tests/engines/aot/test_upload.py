@@ -55,19 +55,28 @@ def test_one_call_stores_the_mapping(uploaded: Uploaded) -> None:
     assert (kept["build_id"], kept["digest"], kept["aliases"]) == (build_id, first["digest"], ["toy@1.0"])
 
 
+def test_the_build_id_is_that_of_every_export(uploaded: Uploaded, exported: Path) -> None:
+    """The same model, exported by another process, has the same build id, whichever way it went into the program."""
+    with (exported / "toy_str" / "model.pte").open("rb") as other, (uploaded.folder / "model.pte").open("rb") as own:
+        assert build_id_of(own) == build_id_of(other)
+
+
 def windows(data: bytes, step: int = 1) -> set[bytes]:
     """Stretches of two weights, each 8 bytes, from every `step`-th byte."""
     return {data[at : at + 8] for at in range(0, len(data) - 7, step)}
 
 
-def test_weights_stay_at_home(uploaded: Uploaded) -> None:
-    """Of all weights no two in a row are in what is sent; the ETRecord has them, so they would be found."""
+def test_weights_stay_at_home(uploaded: Uploaded, exported: Path) -> None:
+    """Of all weights no two in a row are in what is sent; ETRecord and XNNPACK's program have them, so they would be found."""
     weights = windows((uploaded.folder / "weights.bin").read_bytes(), step=4)
     assert len(weights) > 200
     assert weights & windows((uploaded.folder / "model.etrecord").read_bytes())
     assert len(uploaded.sent) == 2
     for body in uploaded.sent:
         assert not weights & windows(body)
+    xnnpack = exported / "xnnpack"
+    assert weights & windows((xnnpack / "plain.pte").read_bytes())
+    assert not weights & windows((xnnpack / "recorded.binpb").read_bytes())
 
 
 def test_source_paths_are_told_as_far_as_wanted(uploaded: Uploaded) -> None:

@@ -10,7 +10,9 @@ For each model, FOLDER/NAME/ has
     lowered.etrecord   as `generate_etrecord()` makes it: the graphs are from after the lowering
     WAY.binpb          the `MappingFile` of: recorded (the ETRecord's graphs), copied (a copy of the edge programs),
                        consumed (the edge programs that `to_executorch` has rewritten, and the ETRecord), alone (nothing else)
-    facts.json         maps as the program manager has them (as `repr`), what is refused, whether inference stays the same
+    facts.json         maps as the program manager has them (as `repr`), what is refused, whether inference stays equal
+
+and FOLDER/toy/ what toy_delegate.py writes.
 """
 
 import copy
@@ -28,8 +30,9 @@ from executorch.exir.backend.canonical_partitioners.pattern_op_partitioner impor
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from executorch.exir.backend.test.backend_with_delegate_mapping_demo import BackendWithDelegateMappingDemo
 from executorch.runtime import Runtime
+from torch._higher_order_ops.map import map as map_rows
 from torch.fx.passes.operator_support import OperatorSupportBase
-from toy_delegate import SHAPE, Forward, Other, lower
+from toy_delegate import SHAPE, Forward, Other, export, lower
 
 from otel_bridge.aot import embed_build_id, mapping_from_program
 from otel_bridge.errors import MalformedMapping
@@ -53,11 +56,33 @@ class DemoPartitioner(Partitioner):
         return PartitionResult(tagged_exported_program=exported_program, partition_tags={"demo": given})
 
 
-def lower_to(partitioners: list[Partitioner], modules: dict[str, torch.nn.Module]) -> Any:
-    """Modules by method, lowered."""
+class Awkward(torch.nn.Module):
+    """Operators with several results, a buffer that is written, a loop whose body is in no map, a choice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = torch.nn.Conv2d(3, 4, 1)
+        self.register_buffer("state", torch.zeros(SHAPE))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """An image."""
+        self.state.add_(x)
+        y = torch.cond(x.sum() > 0, lambda y: torch.tan(y) + y, lambda y: torch.relu(y) * y, [self.stem(self.state)])
+        first, second = torch.split(map_rows(lambda row: torch.atan2(row, row) * row, y), 2, 1)
+        values, _ = torch.topk(first, 1)
+        return values * second
+
+
+def demo_model() -> torch.nn.Module:
+    """The model that the demonstration is for."""
+    return BackendWithDelegateMappingDemo.get_test_model_and_inputs()[0]
+
+
+def lower_to(partitioners: list[Partitioner], modules: dict[str, Callable[[], torch.nn.Module]], **options: Any) -> Any:
+    """Modules by method, made with the weights of every time, and lowered."""
     torch.manual_seed(0)
-    methods = {name: torch.export.export(module.eval(), (torch.ones(SHAPE),)) for name, module in modules.items()}
-    return to_edge_transform_and_lower(methods, partitioner=partitioners, generate_etrecord=True)
+    methods = {name: torch.export.export(module().eval(), (torch.ones(SHAPE),)) for name, module in modules.items()}
+    return to_edge_transform_and_lower(methods, partitioner=partitioners, generate_etrecord=True, **options)
 
 
 CONFIGURED = ExecutorchBackendConfig(extract_delegate_segments=False, segment_alignment=4096, constant_tensor_alignment=64)
@@ -65,11 +90,12 @@ CONFIGS = {"configured": CONFIGURED, "external": ExecutorchBackendConfig(externa
 MODELS = {
     "toy_str": lambda: lower("str"),
     "toy_int": lambda: lower("int"),
-    "xnnpack": lambda: lower_to([XnnpackPartitioner()], {"forward": Forward(), "other": Other()}),
-    "demo": lambda: lower_to([DemoPartitioner()], {"forward": BackendWithDelegateMappingDemo.get_test_model_and_inputs()[0]}),
-    "portable": lambda: lower_to([], {"forward": Other()}),
-    "configured": lambda: lower_to([], {"forward": Forward()}),
-    "external": lambda: lower_to([], {"forward": Forward()}),
+    "xnnpack": lambda: lower_to([XnnpackPartitioner()], {"forward": Forward, "other": Other}),
+    "demo": lambda: lower_to([DemoPartitioner()], {"forward": demo_model}),
+    "awkward": lambda: lower_to([XnnpackPartitioner()], {"forward": Awkward}, constant_methods={"get_dim": 4}),
+    "portable": lambda: lower_to([], {"forward": Other}),
+    "configured": lambda: lower_to([], {"forward": Forward}),
+    "external": lambda: lower_to([], {"forward": Forward}),
 }
 RUNNABLE = ("xnnpack", "portable")
 
@@ -155,3 +181,4 @@ def outputs(path: Path) -> list[list[float]]:
 if __name__ == "__main__":
     for each in MODELS:
         make(each, Path(sys.argv[1]) / each)
+    export(Path(sys.argv[1]) / "toy", "str")

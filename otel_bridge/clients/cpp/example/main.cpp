@@ -4,17 +4,25 @@
 //
 //   otel-bridge-run MODEL.pte [--option VALUE]...
 //
-//     --server HOST:PORT      a bridge that takes h2c gRPC           --executions N        how often the method runs (1)
-//     --armour FILE           text for a serial log, "-": stdout     --method NAME         forward
-//     --file FILE             length-delimited requests              --traceparent VALUE   W3C trace context of every inference
-//     --model NAME            alias of the mapping ...               --resource KEY=VALUE  attribute of the resource; repeatable
-//     --version VERSION       ... and its version                    --ring EVENTS         4096
-//     --build-id ID           the build; absent: the program's own   --buffer BYTES        of a request: 65536
-//     --runtime-version V     of ExecuTorch                          --flush-ms MS         at the end: 30000
-//     --load LIBRARY.so       a backend, loaded before; repeatable   --pause-us US         between executions: 0
+//     --server HOST:PORT      a bridge that takes h2c gRPC
+//     --armour FILE           or: text for a serial log, "-" is standard output
+//     --file FILE             or: length-delimited requests
+//     --executions N          how often the method runs; 1
+//     --method NAME           forward
+//     --model NAME            alias of the mapping ...
+//     --version VERSION       ... and its version
+//     --build-id ID           the build itself; absent: the one that the program holds
+//     --runtime-version V     of ExecuTorch
+//     --traceparent VALUE     W3C trace context of every inference
+//     --resource KEY=VALUE    attribute of the resource; repeatable
+//     --load LIBRARY.so       a backend, loaded before; repeatable
+//     --ring EVENTS           4096
+//     --buffer BYTES          of a request; 65536
+//     --pause-us US           between executions; 0
+//     --flush-ms MS           how long to go on sending at the end; 30000
 //
-// Prints one line of JSON: what was produced, and what became of it. Exits with 1 where the model fails, 2 where the options do,
-// 3 where not everything got through.
+// Prints one line of JSON: what was produced, and what became of it. Exits with 1 where the model fails, 2 where options are
+// wrong, 3 where not everything got through.
 #include <dlfcn.h>
 #include <executorch/extension/module/module.h>
 #include <executorch/extension/tensor/tensor.h>
@@ -169,8 +177,8 @@ void print_counts(otel_bridge::Uploader& uploader, Error error, bool flushed) {
       drops += (drops.empty() ? "\"" : ", \"") + std::string(otel_bridge::name_of(reason)) + "\": " + std::to_string(events);
     }
   }
-  std::printf("{\"produced\": %" PRIu64 ", \"sent\": %" PRIu64 ", \"unsent\": %" PRIu64 ", \"dropped\": {%s}, \"requests\": %" PRIu64
-              ", \"attempts\": %" PRIu64 ", \"flushed\": %s, \"error\": %u}\n",
+  std::printf("{\"produced\": %" PRIu64 ", \"sent\": %" PRIu64 ", \"unsent\": %" PRIu64 ", \"dropped\": {%s}, "
+              "\"requests\": %" PRIu64 ", \"attempts\": %" PRIu64 ", \"flushed\": %s, \"error\": %u}\n",
               produced, counts.sent, counts.waiting, drops.c_str(), counts.requests, counts.attempts,
               flushed ? "true" : "false", static_cast<unsigned>(error));
 }
@@ -243,6 +251,10 @@ int main(int argc, char** argv) {
   }
   if (options.server != nullptr) {
     otel_bridge::GrpcTransport transport(options.server);
+    if (!transport.valid()) {
+      std::fprintf(stderr, "--server: %s is not HOST:PORT\n", options.server);
+      return 2;
+    }
     return run(options, transport);
   }
   const char* path = options.armour != nullptr ? options.armour : options.file;
