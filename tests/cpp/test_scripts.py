@@ -169,6 +169,18 @@ def test_an_inference_without_room_is_lost_whole(program: Path) -> None:
     assert all(row[1] == position for position, block in heard.blocks.items() for row in block.rows)
 
 
+def test_a_full_ring_loses_details_first(program: Path) -> None:
+    """While the ring is full, `Method::execute` still finds room, for as many inferences as the reserve can hold."""
+    lines: list[Line] = []
+    for _ in range(20):
+        lines += [("B", "Execute"), ("S", 0, "Method::execute", -1, 0), *[("L", None, 1, 1, 2, None)] * 40, ("E", 0), ("X", 0)]
+    heard, _ = play(program, lines, (65536, 512, *ROOMY[2:]))
+    kept = [len(block.rows) for block in heard.blocks.values()]
+    assert kept[0] == 41
+    assert kept[-5:] == [1] * 5
+    assert all(block.rows[-1][1] == "Method::execute" for block in heard.blocks.values())
+
+
 def test_equal_metadata_is_sent_once(program: Path) -> None:
     """A request holds each byte string of metadata once, wherever the arena wraps."""
     lines: list[Line] = [("B", "Execute")]

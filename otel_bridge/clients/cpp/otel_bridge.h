@@ -510,7 +510,7 @@ class Encoder;
 class RingTracer : public et::EventTracer {
  public:
   explicit RingTracer(const RingMemory& memory) : memory_(memory) {
-    reserve_ = memory_.record_count / 16 < 8 ? 2 : 8;
+    reserve_ = memory_.record_count / 16 < kBlockRecords + 1 ? kBlockRecords + 1 : memory_.record_count / 16;
     for (uint32_t i = 0; i < 2 * memory_.identifier_count; ++i) {
       memory_.slots[i] = 0;
       memory_.chosen[i] = 0;
@@ -596,7 +596,7 @@ class RingTracer : public et::EventTracer {
     unended_ = false;
     lost_ = true;
     lost_reason_ = Drop::kRingFull;
-    if (room_for_records() != 0 && keep_context(record, name)) {
+    if (room_for_records() >= kBlockRecords && keep_context(record, name)) {
       open_ = push_control(record);
       lost_ = !open_;
     }
@@ -718,6 +718,7 @@ class RingTracer : public et::EventTracer {
   static constexpr uint32_t kNoIdentifier = 0xFFFFFFFFU;
   static constexpr size_t kMaxNameBytes = 4096;       // what the bridge takes (otel_bridge/wire/columns.py)
   static constexpr int32_t kMaxChain = 255;
+  static constexpr uint32_t kBlockRecords = 3;        // its beginning, `Method::execute`, its end
   static constexpr uint32_t kLengthBytes = 4;         // before each entry of the arena
 
   /// The right to produce, for one call; only one at a time has it, and nobody waits for it.
@@ -738,7 +739,7 @@ class RingTracer : public et::EventTracer {
     bool mine() const { return mine_; }
 
    private:
-    RingTracer& tracer_;
+    [[maybe_unused]] RingTracer& tracer_;
     const bool mine_;
   };
 
@@ -845,7 +846,8 @@ class RingTracer : public et::EventTracer {
     if (metadata_len != 0 && metadata == nullptr) {
       return drop(Drop::kMisuse);
     }
-    if (room_for_records() <= reserve_) {
+    // When the ring is full, inferences lose their details first: what spans the whole of one may take of the reserve.
+    if (room_for_records() <= (kind == internal::kRuntime ? 1 : reserve_)) {
       return drop(Drop::kRingFull);
     }
     if (metadata_len != 0 && !keep_metadata(metadata, metadata_len)) {
@@ -996,7 +998,7 @@ class RingTracer : public et::EventTracer {
   std::atomic<bool> busy_{false};
   std::atomic<bool> torn_{false};  // a block could not begin: what follows does not belong to the block before
   uint32_t known_tail_ = 0;
-  uint32_t reserve_ = 0;  // records that only blocks may take: rather lose an event than a whole inference
+  uint32_t reserve_ = 0;  // records for blocks and events of the runtime alone
   uint32_t known_ = 0;    // identifiers
   uint32_t text_used_ = 0;
   uint32_t context_size_ = 0;
@@ -1010,7 +1012,7 @@ class RingTracer : public et::EventTracer {
   std::atomic<uint32_t> drops_[kDropReasons];
 
   // Written by the consumer; apart, so that neither side takes the other's cache line.
-  unsigned char apart_[64];
+  [[maybe_unused]] unsigned char apart_[64];
   std::atomic<uint32_t> tail_{0};
   std::atomic<uint32_t> arena_tail_{0};
 };
