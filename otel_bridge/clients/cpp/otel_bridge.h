@@ -425,7 +425,7 @@ struct Completions {
 
 /// How much a tracer can hold. Counts are rounded down to powers of two.
 struct RingSizes {
-  uint32_t events = 4096;           ///< 32 bytes each; a block takes one or two beside its events
+  uint32_t events = 4096;           ///< 32 bytes each; a block takes two beside its events, and a sixteenth is kept for blocks
   uint32_t identifiers = 512;       ///< distinct names and delegate debug identifiers; 32 bytes each
   uint32_t text_bytes = 16384;      ///< text of all identifiers
   uint32_t metadata_bytes = 16384;  ///< metadata and contexts that are not encoded yet, each with 4 bytes before it; more than
@@ -439,7 +439,7 @@ class RingMemory {
  public:
   RingMemory() = default;
 
-  /// Divides `memory`; with less than `bytes_for(sizes)` nothing is kept in it, and a tracer drops all events as `ring_full`.
+  /// Divides `memory`; with less than `bytes_for(sizes)` nothing is kept in it, and a tracer drops every event.
   RingMemory(void* memory, size_t bytes, const RingSizes& sizes) {
     if (memory == nullptr || bytes < bytes_for(sizes)) {
       return;
