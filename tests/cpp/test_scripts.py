@@ -60,7 +60,7 @@ CALLS = st.one_of(
     st.tuples(st.just("F"), KEYS, METADATA),
     st.builds(lambda identifier, *times: ("L", *identifier, *times), IDENTIFIERS | BAD_IDENTIFIERS, TICKS, TICKS, METADATA),
     st.builds(lambda scope: ("H", *scope), SCOPES),
-    st.tuples(st.just("M"), st.sampled_from(["forward", "decode", None])),
+    st.tuples(st.just("M"), st.sampled_from(["forward", "decode", "m" * 129, None])),
     st.tuples(st.just("A"), st.sampled_from(["device.thermal", "threads"]), st.sampled_from(["1", "2"])),
     st.tuples(st.just("X"), st.sampled_from([0, 0, 0x12])),
     st.tuples(st.just("C"), TICKS),
@@ -70,7 +70,7 @@ CALLS = st.one_of(
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(lines=st.lists(CALLS, max_size=60), request_bytes=st.sampled_from([0, 2000, 65536]))
+@given(lines=st.lists(CALLS, max_size=60), request_bytes=st.sampled_from([0, 2400, 65536]))
 def test_any_sequence_of_calls_arrives(program: Path, lines: list[Line], request_bytes: int) -> None:
     """
     Whatever is called, in whatever order, drained whenever and into requests of whatever size: nothing aborts, and the blocks
