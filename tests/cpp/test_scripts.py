@@ -146,7 +146,7 @@ def test_an_inference_says_what_the_app_said(program: Path) -> None:
     assert (second.method, second.context, second.error, second.attributes) == ("decode", None, None, ())
 
 
-def test_a_million_identifiers_fill_a_table_once(program: Path) -> None:
+def test_a_table_of_identifiers_fills_once(program: Path) -> None:
     """Identifiers beyond the table's size are dropped and counted; those that are in it are found for ever."""
     lines: list[Line] = [("B", "Execute")]
     for number in range(2000):
