@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hyperframe.frame import DataFrame, Frame, SettingsFrame, WindowUpdateFrame
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from support.raw_http2 import TAKEN, RawConnection, RawPeer, Script
 from support.senders import Sender
@@ -45,7 +45,12 @@ def paced(body: bytes, initial: int, steps_of_credit: Iterable[int]) -> Script:
     return script
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a failure costs a deadline: to shrink it would take minutes
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     size=st.integers(WINDOW - 20, 4 * WINDOW),
     initial=st.sampled_from([0, 1, 4, 5, 6, 100, FRAME, WINDOW, 100_000]),

@@ -60,7 +60,7 @@ CALLS = st.one_of(
     st.tuples(st.just("F"), KEYS, METADATA),
     st.builds(lambda identifier, *times: ("L", *identifier, *times), IDENTIFIERS | BAD_IDENTIFIERS, TICKS, TICKS, METADATA),
     st.builds(lambda scope: ("H", *scope), SCOPES),
-    st.tuples(st.just("M"), st.sampled_from(["forward", "decode", None])),
+    st.tuples(st.just("M"), st.sampled_from(["forward", "decode", "m" * 129, None])),
     st.tuples(st.just("A"), st.sampled_from(["device.thermal", "threads"]), st.sampled_from(["1", "2"])),
     st.tuples(st.just("X"), st.sampled_from([0, 0, 0x12])),
     st.tuples(st.just("C"), TICKS),
@@ -70,7 +70,7 @@ CALLS = st.one_of(
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(lines=st.lists(CALLS, max_size=60), request_bytes=st.sampled_from([0, 2000, 65536]))
+@given(lines=st.lists(CALLS, max_size=60), request_bytes=st.sampled_from([0, 2400, 65536]))
 def test_any_sequence_of_calls_arrives(program: Path, lines: list[Line], request_bytes: int) -> None:
     """
     Whatever is called, in whatever order, drained whenever and into requests of whatever size: nothing aborts, and the blocks
@@ -146,7 +146,7 @@ def test_an_inference_says_what_the_app_said(program: Path) -> None:
     assert (second.method, second.context, second.error, second.attributes) == ("decode", None, None, ())
 
 
-def test_a_million_identifiers_fill_a_table_once(program: Path) -> None:
+def test_a_table_of_identifiers_fills_once(program: Path) -> None:
     """Identifiers beyond the table's size are dropped and counted; those that are in it are found for ever."""
     lines: list[Line] = [("B", "Execute")]
     for number in range(2000):
@@ -167,6 +167,18 @@ def test_an_inference_without_room_is_lost_whole(program: Path) -> None:
     assert counted == {"ring_full": 40 - len(heard.rows)}
     assert 0 < len(heard.rows) < 20
     assert all(row[1] == position for position, block in heard.blocks.items() for row in block.rows)
+
+
+def test_a_full_ring_loses_details_first(program: Path) -> None:
+    """While the ring is full, `Method::execute` still finds room, for as many inferences as the reserve can hold."""
+    lines: list[Line] = []
+    for _ in range(20):
+        lines += [("B", "Execute"), ("S", 0, "Method::execute", -1, 0), *[("L", None, 1, 1, 2, None)] * 40, ("E", 0), ("X", 0)]
+    heard, _ = play(program, lines, (65536, 512, *ROOMY[2:]))
+    kept = [len(block.rows) for block in heard.blocks.values()]
+    assert kept[0] == 41
+    assert kept[-5:] == [1] * 5
+    assert all(block.rows[-1][1] == "Method::execute" for block in heard.blocks.values())
 
 
 def test_equal_metadata_is_sent_once(program: Path) -> None:

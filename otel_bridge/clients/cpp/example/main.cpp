@@ -19,6 +19,7 @@
 //     --ring EVENTS           4096
 //     --buffer BYTES          of a request; 65536
 //     --pause-us US           between executions; 0
+//     --max-backoff-ms MS     longest wait between attempts; 30000
 //     --flush-ms MS           how long to go on sending at the end; 30000
 //
 // Prints one line of JSON: what was produced, and what became of it. Exits with 1 where the model fails, 2 where options are
@@ -28,10 +29,12 @@
 #include <executorch/extension/tensor/tensor.h>
 
 #include <atomic>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,6 +65,7 @@ struct Options {
   unsigned long executions = 1;
   unsigned long ring = 4096;
   unsigned long buffer = 65536;
+  unsigned long max_backoff_ms = 30000;
   unsigned long flush_ms = 30000;
   unsigned long pause_us = 0;
 };
@@ -87,6 +91,7 @@ bool read_option(Options& options, const char* key, const char* value) {
       {"--executions", nullptr, &options.executions, nullptr},
       {"--ring", nullptr, &options.ring, nullptr},
       {"--buffer", nullptr, &options.buffer, nullptr},
+      {"--max-backoff-ms", nullptr, &options.max_backoff_ms, nullptr},
       {"--flush-ms", nullptr, &options.flush_ms, nullptr},
       {"--pause-us", nullptr, &options.pause_us, nullptr},
   };
@@ -219,6 +224,7 @@ int run(const Options& options, otel_bridge::Transport& transport) {
   info.resource_size = resource.size();
   otel_bridge::UploaderOptions how;
   how.idle_ms = 20;
+  how.max_backoff_ms = static_cast<uint32_t>(options.max_backoff_ms);
   otel_bridge::Uploader uploader(tracer, info, transport, buffer.data(), buffer.size(), how);
 
   std::atomic<bool> ended{false};
