@@ -25,7 +25,7 @@ def sent(
         tracing = EventTracer(client, **tracer)
         record(tracing)
         tracing.close()
-        assert client.flush(30)
+        assert client.flush(90)
         assert client.stats.dropped == {}
     return bridge.taken[-1]
 
