@@ -181,6 +181,42 @@ def test_a_full_ring_loses_details_first(program: Path) -> None:
     assert all(block.rows[-1][1] == "Method::execute" for block in heard.blocks.values())
 
 
+def test_metadata_waits_whole_for_its_drain(program: Path) -> None:
+    """What does not fit into the arena is dropped and counted; what is in it is not overwritten, also where the arena wraps."""
+    lines: list[Line] = [("B", "Execute")]
+    for number in range(200):
+        lines += [("L", None, number, 1, 2, bytes([number]) * (1 + number % 50)), *([("O",)] if number % 20 == 19 else [])]
+    heard, counted = play(program, lines, (65536, 512, 256, 64, 256, 0, 64))
+    assert counted == {"metadata_full": 200 - len(heard.rows)}
+    assert 20 < len(heard.rows) < 180
+    assert [row[6] for row in heard.rows] == [
+        bytes([row[1]]) * (1 + row[1] % 50) for row in heard.rows if isinstance(row[1], int)
+    ]
+
+
+@pytest.mark.parametrize("context_bytes", [0, 60])
+def test_a_part_remembers_its_block_and_nothing_else(program: Path, context_bytes: int) -> None:
+    """Each part of an inference has the name and context of its block, however little room a context has; texts stay whole."""
+    trace: list[Line] = [("T", TRACEPARENT, None)]
+    lines: list[Line] = [*trace, ("B", "n" * 70), ("L", "conv", -1, 1, 2, None), ("O",), ("L", "conv", -1, 3, 4, None), ("O",)]
+    heard, counted = play(program, lines, (0, 16, 2, 16, 256, context_bytes, 4))
+    assert counted == {}
+    (block,) = heard.blocks.values()
+    assert (block.name, [row[1] for row in block.rows]) == ("n" * 64, ["conv", "conv"])
+    assert (block.context is not None) == (context_bytes == 60)
+    assert len(heard.bodies) == 3
+
+
+def test_parts_that_wait_count_once(program: Path) -> None:
+    """Polls between the events of an inference that already goes in parts change no occurrence, whatever its size in bytes."""
+    lines: list[Line] = [("B", "Execute"), ("H", 0, 3), ("S", 0, "DELEGATE_CALL", 0, 3), ("E", 0), ("O",)]
+    for _ in range(150):
+        lines += [("S", 0, "DELEGATE_CALL", 0, 3), ("E", 0), ("P",)]
+    heard, counted = play(program, lines)
+    assert counted == {}
+    assert len(heard.rows) == 151
+
+
 def test_equal_metadata_is_sent_once(program: Path) -> None:
     """A request holds each byte string of metadata once, wherever the arena wraps."""
     lines: list[Line] = [("B", "Execute")]

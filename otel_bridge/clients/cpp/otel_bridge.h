@@ -572,12 +572,11 @@ class RingTracer : public et::EventTracer {
     if (!turn.mine()) {
       return;
     }
-    if (open_ || unended_) {
+    if (open_) {
       internal::Record record{};
       record.kind = internal::kBlockEnd;
-      record.identifier = unended_ ? unended_error_ : static_cast<uint32_t>(error);
-      unended_error_ = record.identifier;
-      unended_ = !push_control(record);
+      record.identifier = static_cast<uint32_t>(error);
+      push(record);  // there is room: a block begins with three records, and its events leave one
     }
     open_ = false;
     lost_ = false;
@@ -607,12 +606,12 @@ class RingTracer : public et::EventTracer {
     }
     record.duration = position_++;
     open_ = false;
-    unended_ = false;
     lost_ = true;
     lost_reason_ = Drop::kRingFull;
     if (room_for_records() >= kBlockRecords && keep_context(record, name)) {
-      open_ = push_control(record);
-      lost_ = !open_;
+      push(record);
+      open_ = true;
+      lost_ = false;
     }
   }
 
@@ -885,14 +884,6 @@ class RingTracer : public et::EventTracer {
     head_.store(head + 1, std::memory_order_release);
   }
 
-  bool push_control(const internal::Record& record) {
-    const bool room = room_for_records() != 0;
-    if (room) {
-      push(record);
-    }
-    return room;
-  }
-
   uint32_t room_for_records() {
     const uint32_t head = head_.load(std::memory_order_relaxed);
     if (memory_.record_count - (head - known_tail_) <= reserve_) {
@@ -1019,8 +1010,6 @@ class RingTracer : public et::EventTracer {
   uint32_t method_ = 0;  // 1 + the index of an identifier; 0: none
   bool open_ = false;
   bool lost_ = false;     // no room for the block's beginning: its events go with it
-  bool unended_ = false;  // no room for the block's end
-  uint32_t unended_error_ = 0;
   Drop lost_reason_ = Drop::kRingFull;
   uint64_t position_ = 0;
   uint64_t executions_ = 0;
