@@ -169,6 +169,16 @@ def test_an_inference_without_room_is_lost_whole(program: Path) -> None:
     assert all(row[1] == position for position, block in heard.blocks.items() for row in block.rows)
 
 
+def test_a_full_ring_is_never_overrun(program: Path) -> None:
+    """Blocks that begin and end while the ring is as full as it gets write over nothing: what is in it arrives."""
+    runtime: list[Line] = [("S", 0, "Method::execute", -1, 0), ("E", 0)]
+    lines: list[Line] = [("B", "Execute"), *runtime * 20, *[("B", "Execute"), *runtime, ("X", 0)] * 5]
+    heard, counted = play(program, lines, (65536, 16, *ROOMY[2:]))
+    assert [len(block.rows) for block in heard.blocks.values()] == [14]
+    assert heard_of(heard)[0].rows == Expected(lines).blocks[0].rows[:14]
+    assert counted == {"ring_full": 25 - 14}
+
+
 def test_a_full_ring_loses_details_first(program: Path) -> None:
     """While the ring is full, `Method::execute` still finds room, for as many inferences as the reserve can hold."""
     lines: list[Line] = []

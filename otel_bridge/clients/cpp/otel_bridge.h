@@ -572,13 +572,7 @@ class RingTracer : public et::EventTracer {
     if (!turn.mine()) {
       return;
     }
-    if (open_) {
-      internal::Record record{};
-      record.kind = internal::kBlockEnd;
-      record.identifier = static_cast<uint32_t>(error);
-      push(record);  // there is room: a block begins with three records, and its events leave one
-    }
-    open_ = false;
+    close_block(error);
     lost_ = false;
     for (const unsigned field : {6U, 7U, 9U}) {
       erase_field(field);
@@ -605,14 +599,13 @@ class RingTracer : public et::EventTracer {
       record.chain = internal::kLoad;
     }
     record.duration = position_++;
-    open_ = false;
-    lost_ = true;
     lost_reason_ = Drop::kRingFull;
-    if (room_for_records() >= kBlockRecords && keep_context(record, name)) {
-      push(record);
-      open_ = true;
-      lost_ = false;
+    lost_ = room_for_records() < kBlockRecords || !keep_context(record, name);
+    if (lost_) {
+      return close_block(et::Error::Ok);  // the block before, which a beginning would have ended
     }
+    push(record);
+    open_ = true;
   }
 
   et::EventTracerEntry start_profiling(const char* name, et::ChainID chain_id = et::kUnsetChainId,
@@ -876,6 +869,17 @@ class RingTracer : public et::EventTracer {
     record.kind = kind;
     record.chain = outside ? 0 : static_cast<uint8_t>(chain);
     push(record);
+  }
+
+  /// There is room: a block begins where there are three records, and its events leave one.
+  void close_block(et::Error error) {
+    if (open_) {
+      internal::Record record{};
+      record.kind = internal::kBlockEnd;
+      record.identifier = static_cast<uint32_t>(error);
+      push(record);
+    }
+    open_ = false;
   }
 
   void push(const internal::Record& record) {
