@@ -572,14 +572,7 @@ class RingTracer : public et::EventTracer {
     if (!turn.mine()) {
       return;
     }
-    if (open_ || unended_) {
-      internal::Record record{};
-      record.kind = internal::kBlockEnd;
-      record.identifier = unended_ ? unended_error_ : static_cast<uint32_t>(error);
-      unended_error_ = record.identifier;
-      unended_ = !push_control(record);
-    }
-    open_ = false;
+    close_block(error);
     lost_ = false;
     for (const unsigned field : {6U, 7U, 9U}) {
       erase_field(field);
@@ -606,14 +599,13 @@ class RingTracer : public et::EventTracer {
       record.chain = internal::kLoad;
     }
     record.duration = position_++;
-    open_ = false;
-    unended_ = false;
-    lost_ = true;
     lost_reason_ = Drop::kRingFull;
-    if (room_for_records() >= kBlockRecords && keep_context(record, name)) {
-      open_ = push_control(record);
-      lost_ = !open_;
+    lost_ = room_for_records() < kBlockRecords || !keep_context(record, name);
+    if (lost_) {
+      return close_block(et::Error::Ok);  // the block before, which a beginning would have ended
     }
+    push(record);
+    open_ = true;
   }
 
   et::EventTracerEntry start_profiling(const char* name, et::ChainID chain_id = et::kUnsetChainId,
@@ -879,18 +871,21 @@ class RingTracer : public et::EventTracer {
     push(record);
   }
 
+  /// There is room: a block begins where there are three records, and its events leave one.
+  void close_block(et::Error error) {
+    if (open_) {
+      internal::Record record{};
+      record.kind = internal::kBlockEnd;
+      record.identifier = static_cast<uint32_t>(error);
+      push(record);
+    }
+    open_ = false;
+  }
+
   void push(const internal::Record& record) {
     const uint32_t head = head_.load(std::memory_order_relaxed);
     memory_.records[head & (memory_.record_count - 1)] = record;
     head_.store(head + 1, std::memory_order_release);
-  }
-
-  bool push_control(const internal::Record& record) {
-    const bool room = room_for_records() != 0;
-    if (room) {
-      push(record);
-    }
-    return room;
   }
 
   uint32_t room_for_records() {
@@ -1019,8 +1014,6 @@ class RingTracer : public et::EventTracer {
   uint32_t method_ = 0;  // 1 + the index of an identifier; 0: none
   bool open_ = false;
   bool lost_ = false;     // no room for the block's beginning: its events go with it
-  bool unended_ = false;  // no room for the block's end
-  uint32_t unended_error_ = 0;
   Drop lost_reason_ = Drop::kRingFull;
   uint64_t position_ = 0;
   uint64_t executions_ = 0;
