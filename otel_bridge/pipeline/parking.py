@@ -4,8 +4,8 @@ Events whose mapping is not there yet.
 Invariants
 * A record is parked only if its sender named a build or an alias that has no mapping; without any model it goes on at once.
 * An alias that gets its first mapping binds the records that wait for it, once and for all.
-* A record is parked at most once. When its time is up, when a bound is met, or when the bridge stops whose spool is not durable,
-  it goes on as `no_mapping`, and is counted.
+* A record is parked at most once. When its time is up, when a bound is met, or when the bridge stops with a spool in memory, it
+  goes on as `no_mapping`, and is counted.
 * An upload is never missed, also of another process: whatever was parked before the registry changed is looked at again after
   it has.
 * A build and an alias of the same text are two things. What can never be an alias is not waited for.

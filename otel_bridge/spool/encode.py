@@ -32,7 +32,13 @@ _OF_EVENTS = ("kind", "instruction", "chain", "name", "start", "duration", "cloc
 _ABSENT = 255
 """In place of the width of `occurrence`: there is none."""
 _HEAD = struct.Struct(f"<B{2 + len(_OF_EVENTS)}s4IQ")
-_TYPES = {0: np.dtype("u1"), 1: np.dtype("u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4"), 8: np.dtype("<u8")}
+_TYPES: dict[int, np.dtype[Any]] = {
+    0: np.dtype("u1"),
+    1: np.dtype("u1"),
+    2: np.dtype("<u2"),
+    4: np.dtype("<u4"),
+    8: np.dtype("<u8"),
+}
 
 
 class Undecodable(ValueError):

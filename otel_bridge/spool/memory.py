@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from otel_bridge.errors import Draining, SpoolFull
 from otel_bridge.model.events import EventBatch
 from otel_bridge.spool.lot import Lot, LotLimits
 from otel_bridge.spool.protocol import Awaited, Record
+from otel_bridge.spool.room import check_room
 
 
 class MemorySpool:
@@ -60,15 +60,7 @@ class MemorySpool:
 
     async def append(self, batch: EventBatch) -> None:
         """Keep a batch; see `Spool.append`."""
-        if self._closed:
-            raise Draining("the bridge is stopping; send to another instance, or try again when it is back")
-        size = batch.nbytes
-        if self._bytes and self._bytes + size > self._max_bytes:
-            raise SpoolFull(
-                f"the spool holds {self._bytes} of {self._max_bytes} bytes and {size} more do not fit (spool.max_bytes); "
-                "try again later",
-                retry_after_s=1.0,
-            )
+        check_room(self._bytes, batch.nbytes, self._max_bytes, closed=self._closed)
         self._put(Record(self._next, batch))
         self._next += 1
 
