@@ -120,6 +120,8 @@ class Parking:
             self._changed.clear()
             try:
                 await self.review()
+            except Unavailable as error:
+                _log.warning("what waits for its mapping is looked at again later: %s", error)
             except Exception:  # noqa: BLE001 - nothing would go on any more
                 _log.exception("what waits for its mapping could not be looked at; it is tried again")
 

@@ -6,8 +6,8 @@ Invariants
 * A group is what has gathered while the one before was committed: a lone request is not held up, and many share a commit.
 * What nobody awaits is owed: it joins the next group, or makes one after `OWED_S`. It is never lost while the process lives: a
   transaction that fails is done again, owed work first.
-* A full disk fails what is awaited and writes, each piece for itself; reading goes on, and so does the process. A damaged file
-  ends all work, and is told.
+* A full disk fails what writes and is awaited; reading goes on, and so does the process. A damaged file ends all work, and is
+  told.
 """
 
 import asyncio
@@ -50,6 +50,8 @@ _PASSING = {
 """What may be better next time; anything else means that the file, or this code, is broken."""
 _PRIMARY = 0xFF
 _RETRY_AFTER_S = 1.0
+_QUIET_S = 10.0
+"""A disk that stays full is logged this often."""
 
 T = TypeVar("T")
 Act = Callable[[SpoolFile], Any]
@@ -90,10 +92,9 @@ class Commits:
         self._broken = broken
         self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._owed: list[Work] = []
-        self._due_s = 0.0
+        self._due_s = self._rest_until_s = self._quiet_until_s = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fault: Unavailable | None = None
-        self._is_full = False
         opened: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(open_file, opened), name="spool", daemon=True)
         self._thread.start()
@@ -134,12 +135,12 @@ class Commits:
         """What is awaited now, after the owed work before it; nothing when owed work is due. False at the end."""
         group: list[Work] = []
         size = 0
-        while size < GROUP_BYTES:
+        while size < GROUP_BYTES and (group or not self._is_due()):
             try:
                 if group:
                     work = self._queue.get_nowait()
                 else:
-                    work = self._queue.get(timeout=max(self._due_s - time.monotonic(), 0) if self._owed else None)
+                    work = self._queue.get(timeout=self._due_s - time.monotonic() if self._owed else None)
             except queue.Empty:
                 break
             if work is None:
@@ -151,48 +152,65 @@ class Commits:
                 size += work.size
         return group, True
 
+    def _is_due(self) -> bool:
+        return bool(self._owed) and time.monotonic() >= self._due_s
+
     def _put_off(self, work: Work) -> None:
         if not self._owed:
             self._due_s = time.monotonic() + OWED_S
         self._owed.append(work)
 
     def _commit(self, file: SpoolFile, group: list[Work]) -> Answers:
-        if self._fault is not None:
-            return [(work, None, self._fault) for work in group]
-        if self._has_room(group):
-            try:
-                answers = self._transact(file, [*self._owed, *group])
-            except sqlite3.Error as error:
-                self._note(error)
-            else:
-                self._owed = []
-                return answers
-        return self._commit_apart(file, group)
-
-    def _commit_apart(self, file: SpoolFile, group: list[Work]) -> Answers:
-        """What can be done where not all of it can: what is owed, since it makes room, then each piece for itself."""
-        for work in group:
-            if work.answer is None:
-                self._put_off(work)
-        _, error = self._attempt(file, self._owed)
+        going, answers = self._refuse_without_room(group)
+        error = self._fault or self._rest_error()
         if error is None:
-            self._owed = []
-        self._due_s = time.monotonic() + OWED_S
+            done, error = self._attempt(file, [*self._owed, *going])
+            if error is None:
+                self._owed = []
+                return answers + done
+        return answers + self._commit_owed(file, going, error)
+
+    def _commit_owed(self, file: SpoolFile, going: list[Work], error: Unavailable) -> Answers:
+        """What can be done where not all of it can: what is owed, since it makes room, and what only reads."""
+        self._owed += [work for work in going if work.answer is None]
+        if self._fault is None and self._rest_error() is None:
+            _, still = self._attempt(file, self._owed)
+            if still is None:
+                self._owed = []
+            self._rest_until_s = self._due_s = time.monotonic() + _RETRY_AFTER_S
+        awaited = [work for work in going if work.answer is not None]
+        return [self._read(file, work) if work.reads and self._fault is None else (work, None, error) for work in awaited]
+
+    def _rest_error(self) -> Unavailable | None:
+        """After a write that failed, none is tried for a while: what is owed may be much."""
+        return self._full("its last write failed") if time.monotonic() < self._rest_until_s else None
+
+    def _refuse_without_room(self, group: list[Work]) -> tuple[list[Work], Answers]:
+        """What may be written, and the answers to the rest. Each page is written twice: to the log, and by the checkpoint."""
+        if not any(work.size for work in group):
+            return group, []
+        room = self._free_bytes() - RESERVE_BYTES
+        going: list[Work] = []
         answers: Answers = []
-        for work in (each for each in group if each.answer is not None):
-            if work.reads:
-                answers.append(self._read(file, work))
-            elif error is not None or not self._has_room([work]):
-                answers.append((work, None, error or self._full("less than its reserve is free on its disk")))
+        for work in group:
+            if work.size and room < 2 * work.size:
+                answers.append((work, None, self._full("no more than its reserve is free on the disk")))
             else:
-                done, refused = self._attempt(file, [work])
-                answers += done or [(work, None, refused)]
-        return answers
+                room -= 2 * work.size
+                going.append(work)
+        return going, answers
+
+    def _free_bytes(self) -> int:
+        try:
+            disk = os.statvfs(self._directory)
+        except OSError:
+            return 0
+        return disk.f_bavail * disk.f_frsize
 
     def _attempt(self, file: SpoolFile, group: list[Work]) -> tuple[Answers, Unavailable | None]:
         try:
             return self._transact(file, group), None
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001 - see above
             return [], self._note(error)
 
     def _transact(self, file: SpoolFile, group: list[Work]) -> Answers:
@@ -206,38 +224,26 @@ class Commits:
         except BaseException:
             file.roll_back()
             raise
-        if self._is_full and any(work.size for work in group):
-            self._is_full = False
-            _log.info("the spool can write again")
         return answers
 
     def _read(self, file: SpoolFile, work: Work) -> tuple[Work, Any, BaseException | None]:
         try:
             return work, work.act(file), None
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001 - see above
             return work, None, self._note(error)
 
-    def _has_room(self, group: list[Work]) -> bool:
-        """Each page is written twice: to the log, and by the checkpoint."""
-        size = sum(work.size for work in group)
-        if not size:
-            return True
-        disk = os.statvfs(self._directory)
-        return disk.f_bavail * disk.f_frsize >= RESERVE_BYTES + 2 * size
-
-    def _note(self, error: sqlite3.Error) -> Unavailable:
+    def _note(self, error: Exception) -> Unavailable:
         """What those who wait are told of an error."""
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY
-        if code in _PASSING:
+        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY in _PASSING:
             return self._full(str(error))
         self._fault = Unavailable(f"the spool's file is damaged: {error}; the bridge stops", reason="spool_damaged")
-        _log.critical("the spool's file is damaged: %s; it is repaired as far as possible at the next start", error)
+        _log.critical("the spool cannot go on; at the next start its file is repaired where it is damaged", exc_info=error)
         self._call(self._broken, self._fault)
         return self._fault
 
     def _full(self, found: str) -> SpoolFull:
-        if not self._is_full:
-            self._is_full = True
+        if time.monotonic() >= self._quiet_until_s:
+            self._quiet_until_s = time.monotonic() + _QUIET_S
             _log.error("the spool cannot write: %s; senders are told to come again", found)
         return SpoolFull(f"the spool cannot write now: {found}; try again later", retry_after_s=_RETRY_AFTER_S)
 

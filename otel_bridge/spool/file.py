@@ -179,7 +179,7 @@ class SpoolFile:
         kept, gone = self._connection.execute("SELECT kept, gone FROM books").fetchone()
         self._kept = max(kept, self._mark.kept, gone + actual)
         self._connection.execute("UPDATE books SET kept = ?, gone = ?", (self._kept, self._kept - actual))
-        return self._kept - gone
+        return self._kept - int(gone)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -31,8 +31,8 @@ def copy_readable(damaged: Path, target: sqlite3.Connection) -> None:
                 with contextlib.suppress(sqlite3.IntegrityError):
                     target.execute(f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({slots})", row)
         with contextlib.suppress(sqlite3.DatabaseError):
-            books = source.execute("SELECT kept, gone, age_ns, noted_ns FROM books").fetchone()
-            target.execute("UPDATE books SET kept = ?, gone = ?, age_ns = ?, noted_ns = ?", books)
+            for books in source.execute("SELECT kept, gone, age_ns, noted_ns FROM books"):
+                target.execute("UPDATE books SET kept = ?, gone = ?, age_ns = ?, noted_ns = ?", books)
 
 
 def _readable(source: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
