@@ -6,9 +6,9 @@ Invariants
 * Start goes against the flow of data and stop along it: whoever takes something finds the next one working.
 
 Start: registry, data directory, decoders, exporter, spool, pipeline, then the doors.
-Stop:  1. health says NOT_SERVING, so that balancers turn away;  2. the doors close: nothing new comes in;  3. the spool takes no
-       more, and the pipeline empties it for at most `server.drain_s`; what is parked goes too, unless it can wait for the next
-       start;  4. spool, exporter, decoders and registry close, which nobody uses any more;  5. own telemetry last: it has
+Stop:  1. health says NOT_SERVING, so that balancers turn away;  2. the doors close: nothing new comes in;  3. the spool takes
+       no more and the pipeline empties it, for at most `server.drain_s`; what is parked goes too, unless it can wait for the
+       next start;  4. spool, exporter, decoders and registry close, which nobody uses any more;  5. own telemetry last: it has
        counted all that.
 """
 
@@ -210,8 +210,9 @@ def _spool(config: BridgeConfig, watch: Recorder) -> Spool:
     if directory is None or given.durability == "memory":
         return MemorySpool(given.max_bytes, _lot_limits(config))
     bounds = Bounds(given.max_bytes, given.memory_bytes, given.max_age_s)
-    synchronous = "FULL" if given.durability == "full" else "NORMAL"
-    return SqliteSpool(directory, bounds, _lot_limits(config), watch, synchronous=synchronous)
+    return SqliteSpool(
+        directory, bounds, _lot_limits(config), watch, synchronous="FULL" if given.durability == "full" else "NORMAL"
+    )
 
 
 def _lot_limits(config: BridgeConfig) -> LotLimits:

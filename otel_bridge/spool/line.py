@@ -35,10 +35,9 @@ class Line:
         """Whether nothing is left to take or to load."""
         return not self._memory and not self.on_disk.records
 
-    @property
-    def must_load(self) -> bool:
-        """Whether the next record is on disk alone."""
-        return not self._memory and self.on_disk.records > 0
+    def must_load(self, max_events: int) -> bool:
+        """Whether some of the next `max_events` events are on disk alone."""
+        return self.on_disk.records > 0 and self._memory_events < max_events
 
     def put(self, record: Record, size: int) -> bool:
         """Put a new record at the end; whether it is in memory."""
@@ -66,9 +65,11 @@ class Line:
             self._remember(record)
         self.cursor = read.last
         now = self.on_disk
-        self.on_disk = Held(max(now.records - read.records, 1), now.events - read.events, now.size - read.size, now.last)
-        if self.cursor < now.last:
+        if self.cursor < now.last:  # there is more, whatever a damaged count says
+            records_left = max(now.records - read.records, 1)
+            self.on_disk = Held(records_left, now.events - read.events, now.size - read.size, now.last)
             return Held()
+        self.on_disk = Held(0, now.events - read.events, now.size - read.size)
         missing, self.on_disk = self.on_disk, Held()
         return missing
 

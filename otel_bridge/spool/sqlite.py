@@ -128,7 +128,7 @@ class SqliteSpool:
         while True:
             await self._wait(max_events, linger_s)
             async with self._loading:
-                if self._line.must_load:
+                while self._line.must_load(max_events):
                     await self._load()
                 taken = self._fresh(self._line.take(max_events))
             if taken or (self._closed and self._line.is_empty):
