@@ -53,7 +53,7 @@ class Model:
 
 
 class Crashes(RuleBasedStateMachine):
-    """`now` is what the process believes, `kept` what survives it: owed changes reach the disk with the next that is awaited."""
+    """`now` is what the process believes, `kept` what survives it: owed changes reach the disk with what is awaited next."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,9 +75,8 @@ class Crashes(RuleBasedStateMachine):
         self._open()
 
     def _open(self) -> None:
-        clocks = Clocks(
-            wall_ns=lambda: int(self.time_s * 1e9), monotonic_ns=lambda: int((self.time_s + 7 * self.generation) * 1e9)
-        )
+        base_s = 7 * self.generation  # each process has a monotonic clock of its own
+        clocks = Clocks(lambda: int(self.time_s * 1e9), lambda: int((self.time_s + base_s) * 1e9))
         self.watched = Watched()
         bounds = Bounds(10**6, self.memory_bytes, DAY_S)
         self.spool = SqliteSpool(self.root / str(self.generation), bounds, LIMITS, self.watched, clocks=clocks)
