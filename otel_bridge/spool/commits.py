@@ -161,7 +161,7 @@ class Commits:
         self._owed.append(work)
 
     def _commit(self, file: SpoolFile, group: list[Work]) -> Answers:
-        going, answers = self._refuse_without_room(group)
+        going, answers = self._refuse_without_room(file, group)
         error = self._fault or self._rest_error()
         if error is None:
             done, error = self._attempt(file, [*self._owed, *going])
@@ -185,11 +185,14 @@ class Commits:
         """After a write that failed, none is tried for a while: what is owed may be much."""
         return self._full("its last write failed") if time.monotonic() < self._rest_until_s else None
 
-    def _refuse_without_room(self, group: list[Work]) -> tuple[list[Work], Answers]:
+    def _refuse_without_room(self, file: SpoolFile, group: list[Work]) -> tuple[list[Work], Answers]:
         """What may be written, and the answers to the rest. Each page is written twice: to the log, and by the checkpoint."""
-        if not any(work.size for work in group):
+        wanted = 2 * sum(work.size for work in group)
+        room = self._free_bytes() - RESERVE_BYTES if wanted else 0
+        if wanted <= room:
             return group, []
-        room = self._free_bytes() - RESERVE_BYTES
+        with contextlib.suppress(sqlite3.Error):  # the transaction will meet it too
+            room += file.free_bytes()
         going: list[Work] = []
         answers: Answers = []
         for work in group:

@@ -165,6 +165,10 @@ class SpoolFile:
         while self._value("SELECT coalesce(sum(size), 0) FROM quarantine") > MAX_QUARANTINE_BYTES:
             self._connection.execute("DELETE FROM quarantine WHERE number = (SELECT min(number) FROM quarantine)")
 
+    def free_bytes(self) -> int:
+        """Of the file, what the next records can take before it grows."""
+        return self._value("PRAGMA freelist_count") * self._value("PRAGMA page_size")
+
     def waiting(self) -> Held:
         """What waits for the pipeline."""
         return self._held("records")

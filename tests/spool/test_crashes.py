@@ -214,5 +214,5 @@ class Crashes(RuleBasedStateMachine):
             assert self.spool.parked_events == sum(entry.events for _, _, entry in self.now.parked)
 
 
-Crashes.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Crashes.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
 TestCrashes = Crashes.TestCase
