@@ -87,7 +87,10 @@ class Parking:
         self._ledger = ledger
         self._policy = policy
         self._now_ns = now_ns
-        self._missing: OrderedDict[Awaited, Missing] = OrderedDict()
+        now = now_ns()
+        self._missing = OrderedDict(
+            (awaited, Missing(awaited, now, now)) for awaited in spool.awaited()
+        )  # from a former process
         self._devices = 0
         self._changed = asyncio.Event()
         self._seen = -1

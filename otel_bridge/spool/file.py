@@ -77,15 +77,17 @@ class SpoolFile:
         tables = ("records", "parked", "quarantine")
         self._next = 1 + max(self._value(f"SELECT coalesce(max(number), 0) FROM {table}") for table in tables)
         self._kept = self._value("SELECT kept FROM books")
+        self._changes = 0
 
     def begin(self) -> None:
         """Begin a transaction, as the only writer."""
         self._connection.execute("BEGIN IMMEDIATE")
+        self._changes = self._connection.total_changes
 
     def commit(self) -> None:
-        """End it. Once this returns, what it wrote survives."""
-        note = "UPDATE books SET age_ns = ?, noted_ns = ?"
-        self._connection.execute(note, (self._clock.now_ns(), self._clock.wall_ns()))
+        """End it. Once this returns, what it wrote survives; where it wrote nothing, the disk is left alone."""
+        if self._connection.total_changes != self._changes:
+            self.note_time()
         self._connection.execute("COMMIT")
         if self._kept != self._mark.kept:
             self._mark.write(self._kept)
@@ -95,6 +97,11 @@ class SpoolFile:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
         self._kept = self._value("SELECT kept FROM books")
+
+    def note_time(self) -> None:
+        """Write down when this was, for the age of what waits."""
+        note = "UPDATE books SET age_ns = ?, noted_ns = ?"
+        self._connection.execute(note, (self._clock.now_ns(), self._clock.wall_ns()))
 
     def append(self, body: bytes, events: int) -> int:
         """Keep a record; its number."""

@@ -19,7 +19,7 @@ class Line:
     """Records of at most about `memory_bytes` in memory, behind what was `found` on disk."""
 
     def __init__(self, memory_bytes: int, found: Held) -> None:
-        self._memory: deque[Record] = deque()
+        self._memory: deque[tuple[Record, int]] = deque()
         self._room_bytes = memory_bytes
         self._memory_events = 0
         self.on_disk = found
@@ -39,12 +39,12 @@ class Line:
         """Whether some of the next `max_events` events are on disk alone."""
         return self.on_disk.records > 0 and self._memory_events < max_events
 
-    def put(self, record: Record, size: int) -> bool:
-        """Put a new record at the end; whether it is in memory."""
-        if self.on_disk.records or record.batch.nbytes > self._room_bytes:
+    def put(self, record: Record, size: int, memory_bytes: int) -> bool:
+        """Put a new record at the end, of so many bytes on disk and in memory; whether it is in memory."""
+        if self.on_disk.records or memory_bytes > self._room_bytes:
             self.put_on_disk(Held(1, len(record.batch), size, record.number))
             return False
-        self._remember(record)
+        self._remember(record, memory_bytes)
         self.cursor = record.number
         return True
 
@@ -62,7 +62,7 @@ class Line:
         What should have been on disk, and was not, where that was all: nothing, unless the file is damaged.
         """
         for record in records:
-            self._remember(record)
+            self._remember(record, record.batch.nbytes)
         self.cursor = read.last
         now = self.on_disk
         if self.cursor < now.last:  # there is more, whatever a damaged count says
@@ -77,14 +77,15 @@ class Line:
         """The oldest records in memory: as many whole ones as hold `max_events` events, and at least one."""
         taken: list[Record] = []
         events = 0
-        while self._memory and (not taken or events + len(self._memory[0].batch) <= max_events):
-            taken.append(self._memory.popleft())
-            events += len(taken[-1].batch)
+        while self._memory and (not taken or events + len(self._memory[0][0].batch) <= max_events):
+            record, memory_bytes = self._memory.popleft()
+            taken.append(record)
+            events += len(record.batch)
+            self._room_bytes += memory_bytes
         self._memory_events -= events
-        self._room_bytes += sum(record.batch.nbytes for record in taken)
         return taken
 
-    def _remember(self, record: Record) -> None:
-        self._memory.append(record)
+    def _remember(self, record: Record, memory_bytes: int) -> None:
+        self._memory.append((record, memory_bytes))
         self._memory_events += len(record.batch)
-        self._room_bytes -= record.batch.nbytes
+        self._room_bytes -= memory_bytes

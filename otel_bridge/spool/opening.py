@@ -37,6 +37,8 @@ power cut may take the last ones.
 _MAGIC = b"SQLite format 3\0"
 _WAL = "-wal"
 _WAIT_S = 10.0
+_MAX_EMPTY_BYTES = 16 << 20
+"""An empty file that is larger is made small again: its bytes are those of an outage that is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +93,13 @@ def open_file(directory: Path, synchronous: Synchronous, clocks: Clocks) -> Open
 def _prepare(connection: sqlite3.Connection, path: Path, clocks: Clocks) -> Opened:
     age_ns, noted_ns = connection.execute("SELECT age_ns, noted_ns FROM books").fetchone()
     clock = AgeClock(age_ns, noted_ns, clocks.wall_ns, clocks.monotonic_ns)
-    if not clock.is_believed:
-        _log.warning("the wall clock was set since the spool was last written; the time between counts as none")
     file = SpoolFile(connection, clock, Mark(path.with_name("spool.mark")))
-    file.begin()
     actual = file.waiting().events + sum(each.events for each in file.parked().values())
+    if actual and not clock.is_believed:
+        _log.warning("the wall clock was set since the spool was last written; the time between counts as none")
+    if not actual and file.free_bytes() > _MAX_EMPTY_BYTES:
+        connection.execute("VACUUM").close()
+    file.begin()
     expected = file.settle_books(actual)
     file.commit()
     return Opened(file, clock, expected)

@@ -2,7 +2,7 @@
 The spool on disk: what it has acknowledged is there again after any end of the process.
 
 Invariants
-* A batch is acknowledged after the commit that keeps it. `done` and `park` are owed (commits.py): a kill may undo the last of
+* A batch is acknowledged after the commit that keeps it. `done` and `park` are owed (writer.py): a kill may undo the last of
   them, and then the same records are read again, and give the same spans.
 * Records are in memory too while `Bounds.memory_bytes` allows, and then are not read from disk (line.py).
 * A record whose body is damaged is set apart, counted, and costs nobody else.
@@ -104,13 +104,14 @@ class SqliteSpool:
 
     async def append(self, batch: EventBatch) -> None:
         """Keep a batch; see `Spool.append`."""
-        body = encode(batch) if batch.nbytes < _OFF_LOOP_BYTES else await asyncio.to_thread(encode, batch)
+        memory_bytes = batch.nbytes
+        body = encode(batch) if memory_bytes < _OFF_LOOP_BYTES else await asyncio.to_thread(encode, batch)
         size, events = len(body) + ROW_BYTES, len(batch)
         if self._fault is not None:
             raise self._fault
         check_room(self._bytes, size, self._bounds.max_bytes, closed=self._closed)
-        self._count(events, size)
         answer = self._commits.submit(lambda file: file.append(body, events), size)
+        self._count(events, size)
         try:
             number = await asyncio.shield(answer)
         except asyncio.CancelledError:
@@ -119,7 +120,7 @@ class SqliteSpool:
         except BaseException:
             self._count(-events, -size)
             raise
-        if self._line.put(Record(number, batch), size):
+        if self._line.put(Record(number, batch), size, memory_bytes):
             self._kept[number] = _Kept(size, events, self._clock.now_ns())
         self._changed.set()
 
@@ -177,7 +178,8 @@ class SqliteSpool:
 
     async def finish(self) -> int:
         """Write what is owed and close the file: nothing is lost. See `Spool.finish`."""
-        await asyncio.to_thread(self._commits.stop)
+        self._commits.end()
+        await asyncio.to_thread(self._commits.join)
         return 0
 
     def _open(self, directory: Path, synchronous: Synchronous, clocks: Clocks) -> SpoolFile:

@@ -2,7 +2,7 @@
 What durability costs.
 
 * record      an event batch as bytes, and back: ns per event, bytes per event
-* requests    a real `otel-bridge serve` with each `spool.durability`, side by side, in turns: requests of 256 events, 8 in flight
+* requests    a real `otel-bridge serve` for each `spool.durability`, fed in turns with requests of 256 events, 8 in flight
 """
 
 import asyncio

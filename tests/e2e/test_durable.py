@@ -1,4 +1,4 @@
-"""A real bridge that is killed, stopped, or has no disk left: nothing acknowledged is lost, and what comes twice is the same."""
+"""A real bridge that is killed, stopped, or has no disk left: nothing acknowledged is lost, what comes twice is the same."""
 
 import random
 import resource

@@ -15,7 +15,7 @@ from support.spools import DAY_S, ROOMY, Watched, batch, positions
 
 from otel_bridge.errors import SpoolFull
 from otel_bridge.model.events import EventBatch
-from otel_bridge.spool import commits
+from otel_bridge.spool import writer
 from otel_bridge.spool.protocol import Awaited
 from otel_bridge.spool.room import Bounds
 from otel_bridge.spool.sqlite import SqliteSpool
@@ -78,7 +78,7 @@ async def append_when_there_is_room(spool: SqliteSpool, position: int) -> None:
 
 def test_a_file_that_cannot_grow(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is refused is not kept; what is kept is read, done and parked meanwhile; later it is as if nothing had been."""
-    monkeypatch.setattr(commits, "_RETRY_AFTER_S", 0.05)
+    monkeypatch.setattr(writer, "_RETRY_AFTER_S", 0.05)
     spool = opened(tmp_path)
 
     async def go() -> int:
@@ -131,7 +131,7 @@ def test_the_spool_never_fills_the_disk(run: Run, small_disk: Path) -> None:
         kept = await fill(spool)
         assert kept > 10
         left = os.statvfs(small_disk)
-        assert left.f_bavail * left.f_frsize > commits.RESERVE_BYTES / 2
+        assert left.f_bavail * left.f_frsize > writer.RESERVE_BYTES / 2
         assert await drain(spool) == list(range(kept))
         await append_when_there_is_room(spool, kept)
         assert await drain(spool) == [kept]
