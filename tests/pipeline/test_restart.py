@@ -7,15 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from support.mappings import mapping_of
+from support.parking import Yard
 from support.pipelines import BackEnd, Books, Stuck, everything
 from support.scenes import STREAM, batch_of, call, delegated, execute, runtime, spans_in, stages_with
-from support.spools import DAY_S, NOTHING, Watched
+from support.spools import DAY_S, NOTHING, ROOMY, Watched
 
+from otel_bridge.mapping.cache import CompiledMappings
+from otel_bridge.mapping.memory import MemoryRegistry
 from otel_bridge.model.events import EventBatch
 from otel_bridge.model.stream import Clock
 from otel_bridge.pipeline.loop import BATCH_EVENTS, Pipeline
+from otel_bridge.pipeline.parking import Parking
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spans.assemble import Payload
+from otel_bridge.spool.lot import LotLimits
 from otel_bridge.spool.room import Bounds
 from otel_bridge.spool.sqlite import SqliteSpool
 from otel_bridge.v1 import mapping_pb2 as pb
@@ -32,9 +37,9 @@ def inference(position: int, calls: int = 3) -> EventBatch:
     return batch_of((execute(), [*inside, runtime("Method::execute", 0, 9 * calls)]), stream=stream)
 
 
-def opened(folder: Path, watched: Watched | None = None) -> SqliteSpool:
+def opened(folder: Path, watched: Watched | None = None, lot: LotLimits = NOTHING) -> SqliteSpool:
     """The spool in a folder."""
-    return SqliteSpool(folder, Bounds(10**8, 10**8, DAY_S), NOTHING, watched or Watched())
+    return SqliteSpool(folder, Bounds(10**8, 10**8, DAY_S), lot, watched or Watched())
 
 
 def pipeline(spool: SqliteSpool, stages: Stages, back_end: BackEnd, books: Books) -> Pipeline:
@@ -82,3 +87,36 @@ def test_what_is_on_its_way_at_the_end_goes_again_and_is_the_same(run: Run, tmp_
     assert stuck.taken
     assert spans(stuck.taken) <= spans(back_end.taken)
     assert len(spans(back_end.taken)) == len(spans_in([Payload(data, 0, 0) for data in back_end.taken]))
+
+
+def test_what_is_still_missing_is_listed_after_a_restart(run: Run, tmp_path: Path) -> None:
+    """Before any device sends again; and a mapping that came meanwhile releases what waited."""
+    registry = MemoryRegistry()
+    mappings = CompiledMappings(registry, 1)
+
+    def parking(spool: SqliteSpool) -> Parking:
+        return Parking(spool, registry, mappings, Yard().books, policy="park")
+
+    first = opened(tmp_path, lot=ROOMY)
+
+    async def wait() -> None:
+        await first.append(inference(0))
+        assert await parking(first).sift(await first.read(100)) == []
+        first.close()
+        await first.finish()
+
+    run(wait())
+    second = opened(tmp_path, lot=ROOMY)
+    parked = parking(second)
+    assert [(str(each.awaited), second.parked_events_of(each.awaited)) for each in parked.missing()] == [("build", 7)]
+    registry.put("", MAPPING)
+
+    async def go_on() -> None:
+        await parked.review()
+        (record,) = await parked.sift(await second.read(100))
+        assert record.has_waited
+        second.close()
+        await second.finish()
+
+    run(go_on())
+    assert parked.missing() == []

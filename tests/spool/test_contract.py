@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.spools import LAWS, MAKERS, Law, Make, check_spool
+from support.spool_laws import LAWS
+from support.spools import MAKERS, Law, Make, check_spool
 
 Run = Callable[[Any], Any]
 
