@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from support.mappings import mapping_of
-from support.parking import Yard
+from support.parking import Books as Waits
 from support.pipelines import BackEnd, Books, Stuck, everything
 from support.scenes import STREAM, batch_of, call, delegated, execute, runtime, spans_in, stages_with
 from support.spools import DAY_S, NOTHING, ROOMY, Watched
@@ -95,7 +95,7 @@ def test_what_is_still_missing_is_listed_after_a_restart(run: Run, tmp_path: Pat
     mappings = CompiledMappings(registry, 1)
 
     def parking(spool: SqliteSpool) -> Parking:
-        return Parking(spool, registry, mappings, Yard().books, policy="park")
+        return Parking(spool, registry, mappings, Waits(), policy="park")
 
     first = opened(tmp_path, lot=ROOMY)
 
