@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -23,6 +23,7 @@ from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spans.assemble import Payload
 from otel_bridge.spans.scene import Scene
 from otel_bridge.spool.memory import MemorySpool
+from otel_bridge.spool.protocol import Record
 
 Run = Callable[[Any], Any]
 
@@ -137,6 +138,29 @@ def test_a_batch_that_cannot_be_processed_costs_itself(run: Run, caplog: pytest.
     books = run(drain([inference(n) for n in range(3)], BackEnd(), stages))
     assert (books.emitted_events, dict(books.drops)) == (8, {"internal": 4})
     assert "cannot be processed" in caplog.text
+
+
+def test_a_fault_before_the_stages_costs_its_haul(run: Run) -> None:
+    """Its events are dropped and counted, and the next ones go on: a durable spool would else give the same ones for ever."""
+    stages = stages_with()
+
+    async def go() -> Books:
+        books, spool = Books(), MemorySpool(10**9, NOTHING)
+
+        async def sift(records: Sequence[Record]) -> list[Record]:
+            if records[0].number == 0:
+                await spool.append(inference(1))
+                spool.close()
+                raise RuntimeError("a fault")
+            return list(records)
+
+        await spool.append(inference(0))
+        await Pipeline(spool, stages, BackEnd(), books, sift=sift, limit_bytes=10**6).run(workers=1)
+        assert spool.events == 0
+        return books
+
+    books = run(go())
+    assert (dict(books.drops), books.emitted_events) == ({"internal": 4}, 4)
 
 
 def test_what_is_on_its_way_when_time_is_up_is_dropped_once(run: Run) -> None:

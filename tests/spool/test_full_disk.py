@@ -16,6 +16,7 @@ from support.spools import DAY_S, ROOMY, Watched, batch, positions
 from otel_bridge.errors import SpoolFull
 from otel_bridge.model.events import EventBatch
 from otel_bridge.spool import writer
+from otel_bridge.spool.opening import FILE_NAME
 from otel_bridge.spool.protocol import Awaited
 from otel_bridge.spool.room import Bounds
 from otel_bridge.spool.sqlite import SqliteSpool
@@ -166,3 +167,22 @@ def test_a_disk_that_others_fill(run: Run, small_disk: Path) -> None:
     assert watched.found == again.events == 1
     again.close()
     run(again.finish())
+
+
+def test_a_large_file_that_is_empty_is_made_small(run: Run, tmp_path: Path) -> None:
+    """At the next start: what an outage took is given back when it is over."""
+    spool, path = opened(tmp_path), tmp_path / FILE_NAME
+
+    async def fill_and_drain() -> None:
+        for position in range(200):
+            await spool.append(large(position))
+        assert await drain(spool) == list(range(200))
+        spool.close()
+        await spool.finish()
+
+    run(fill_and_drain())
+    assert path.stat().st_size > 200 * 100_000
+    again = opened(tmp_path)
+    again.close()
+    run(again.finish())
+    assert path.stat().st_size < 1 << 20
