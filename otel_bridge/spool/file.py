@@ -25,7 +25,7 @@ MAX_QUARANTINE_BYTES = 16 << 20
 """Of records that could not be read, the oldest go first."""
 
 _AT_ONCE = 500
-_MARK = struct.Struct("<QI")
+_MARK = struct.Struct("<QQI")
 _IS_AWAITED = "tenant = ? AND awaited_build = ? AND name = ? AND version = ?"
 
 
@@ -41,26 +41,28 @@ class Held:
 
 class Mark:
     """
-    How many events were ever kept, beside the database: tells how many a write-ahead log that was cut has lost.
+    The books once more, beside the database: tells what a write-ahead log that was cut, or a page that is gone, has taken.
 
     Not synchronised with the disk. A power cut may lose what was written last; then less of a loss is known, never too much.
+
+    kept, gone   events, as in the table; both 0 where the mark is not there, or damaged
     """
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
         found = self._file.read(_MARK.size)
-        self.kept = 0
+        self.kept = self.gone = 0
         if len(found) == _MARK.size:
-            kept, checksum = _MARK.unpack(found)
-            self.kept = kept if checksum == zlib.crc32(found[:8]) else 0
+            kept, gone, checksum = _MARK.unpack(found)
+            if checksum == zlib.crc32(found[:-4]):
+                self.kept, self.gone = kept, gone
 
-    def write(self, kept: int) -> None:
-        """Note the count, if it can be: what was committed stands without it."""
-        self.kept = kept
-        number = kept.to_bytes(8, "little")
+    def write(self, kept: int, gone: int) -> None:
+        """Note the books, if it can be: what was committed stands without it."""
+        numbers = _MARK.pack(kept, gone, 0)[:-4]
         with contextlib.suppress(OSError):
             self._file.seek(0)
-            self._file.write(number + zlib.crc32(number).to_bytes(4, "little"))
+            self._file.write(numbers + zlib.crc32(numbers).to_bytes(4, "little"))
 
     def close(self) -> None:
         """Let go of the file."""
@@ -76,7 +78,6 @@ class SpoolFile:
         self._mark = mark
         tables = ("records", "parked", "quarantine")
         self._next = 1 + max(self._value(f"SELECT coalesce(max(number), 0) FROM {table}") for table in tables)
-        self._kept = self._value("SELECT kept FROM books")
         self._changes = 0
 
     def begin(self) -> None:
@@ -86,17 +87,18 @@ class SpoolFile:
 
     def commit(self) -> None:
         """End it. Once this returns, what it wrote survives; where it wrote nothing, the disk is left alone."""
-        if self._connection.total_changes != self._changes:
-            self.note_time()
+        if self._connection.total_changes == self._changes:
+            self._connection.execute("COMMIT")
+            return
+        self.note_time()
+        kept, gone = self._books()
         self._connection.execute("COMMIT")
-        if self._kept != self._mark.kept:
-            self._mark.write(self._kept)
+        self._mark.write(kept, gone)
 
     def roll_back(self) -> None:
         """Give it up."""
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
-        self._kept = self._value("SELECT kept FROM books")
 
     def note_time(self) -> None:
         """Write down when this was, for the age of what waits."""
@@ -111,7 +113,6 @@ class SpoolFile:
             row,
         )
         self._connection.execute("UPDATE books SET kept = kept + ?", (events,))
-        self._kept += events
         return row[0]
 
     def remove(self, numbers: Sequence[int]) -> None:
@@ -187,10 +188,10 @@ class SpoolFile:
 
     def settle_books(self, actual: int) -> int:
         """Events that the books, or the mark, say are here, where only `actual` ones are; then the books say so too."""
-        kept, gone = self._connection.execute("SELECT kept, gone FROM books").fetchone()
-        self._kept = max(kept, self._mark.kept, gone + actual)
-        self._connection.execute("UPDATE books SET kept = ?, gone = ?", (self._kept, self._kept - actual))
-        return self._kept - int(gone)
+        kept, gone = self._books()
+        kept = max(kept, self._mark.kept, gone + actual)
+        self._connection.execute("UPDATE books SET kept = ?, gone = ?", (kept, kept - actual))
+        return kept - gone
 
     def close(self) -> None:
         """Let go of the file."""
@@ -220,6 +221,11 @@ class SpoolFile:
     def _held(self, where: str, arguments: Sequence[object] = ()) -> Held:
         query = f"SELECT count(*), coalesce(sum(events), 0), coalesce(sum(size), 0), coalesce(max(number), 0) FROM {where}"
         return Held(*self._connection.execute(query, arguments).fetchone())
+
+    def _books(self) -> tuple[int, int]:
+        query = "SELECT coalesce(CAST(kept AS INTEGER), 0), coalesce(CAST(gone AS INTEGER), 0) FROM books"
+        kept, gone = self._connection.execute(query).fetchone()
+        return int(kept), int(gone)
 
     def _take_numbers(self, count: int) -> int:
         first = self._next

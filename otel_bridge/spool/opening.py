@@ -20,7 +20,7 @@ from typing import Literal
 from otel_bridge.errors import ConfigError
 from otel_bridge.spool.age import AgeClock
 from otel_bridge.spool.file import Mark, SpoolFile
-from otel_bridge.spool.salvage import copy_readable
+from otel_bridge.spool.salvage import DAMAGE, copy_readable, read_text
 from otel_bridge.spool.schema import APPLICATION_ID, CREATE, FORMAT
 
 _log = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ power cut may take the last ones.
 
 _MAGIC = b"SQLite format 3\0"
 _WAL = "-wal"
+_MARK_NAME = "spool.mark"
 _WAIT_S = 10.0
 _MAX_EMPTY_BYTES = 16 << 20
 """An empty file that is larger is made small again: its bytes are those of an outage that is over."""
@@ -91,9 +92,10 @@ def open_file(directory: Path, synchronous: Synchronous, clocks: Clocks) -> Open
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, clocks: Clocks) -> Opened:
-    age_ns, noted_ns = connection.execute("SELECT age_ns, noted_ns FROM books").fetchone()
+    ages = "SELECT coalesce(CAST(age_ns AS INTEGER), 0), coalesce(CAST(noted_ns AS INTEGER), 0) FROM books"
+    age_ns, noted_ns = connection.execute(ages).fetchone()
     clock = AgeClock(age_ns, noted_ns, clocks.wall_ns, clocks.monotonic_ns)
-    file = SpoolFile(connection, clock, Mark(path.with_name("spool.mark")))
+    file = SpoolFile(connection, clock, Mark(path.with_name(_MARK_NAME)))
     actual = file.waiting().events + sum(each.events for each in file.parked().values())
     if actual and not clock.is_believed:
         _log.warning("the wall clock was set since the spool was last written; the time between counts as none")
@@ -108,6 +110,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, clocks: Clocks) -> Open
 def _connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
     is_new = not path.exists() or not path.stat().st_size
     connection = sqlite3.connect(path, isolation_level=None, timeout=_WAIT_S)
+    connection.text_factory = read_text
     # Debian's SQLite overwrites what is deleted, unless it is told not to.
     for pragma in ("journal_mode = WAL", f"synchronous = {synchronous}", "secure_delete = OFF"):
         connection.execute(f"PRAGMA {pragma}").close()
@@ -127,6 +130,7 @@ def _is_whole(path: Path) -> bool:
             f"{path} is no spool: it starts with {start[:8].hex(' ')}; move it away, or name another server.data_dir"
         )
     with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=_WAIT_S)) as connection:
+        connection.text_factory = read_text
         try:
             application = connection.execute("PRAGMA application_id").fetchone()[0]
             version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -141,13 +145,25 @@ def _is_whole(path: Path) -> bool:
                     "the spool is empty, or move the file away"
                 )
             found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        except sqlite3.DatabaseError as error:
+            if found == "ok" and _tables_of(connection) != _own_tables():
+                found = "its tables are not those of a spool"
+        except DAMAGE as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise
             found = str(error)
     if found != "ok":
         _log.error("the spool %s is damaged: %s", path, ascii(found)[:200])
     return bool(found == "ok")
+
+
+def _tables_of(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
+    return connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall()
+
+
+def _own_tables() -> list[tuple[str, ...]]:
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.executescript(CREATE)
+        return _tables_of(connection)
 
 
 def _replace(path: Path) -> None:
@@ -159,7 +175,8 @@ def _replace(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as target:
         target.executescript(CREATE)
         target.execute("BEGIN")
-        copy_readable(path, target)
+        if not copy_readable(path, target):
+            _take_books_from_mark(path.with_name(_MARK_NAME), target)
         target.execute("COMMIT")
     wal = path.with_name(path.name + _WAL)
     if wal.exists():
@@ -168,6 +185,13 @@ def _replace(path: Path) -> None:
     path.rename(aside)
     new.rename(path)
     _log.error("it was set aside as %s; what could be read of it goes on", aside)
+
+
+def _take_books_from_mark(path: Path, target: sqlite3.Connection) -> None:
+    with contextlib.closing(Mark(path)) as mark:
+        if not mark.kept:
+            _log.error("neither its books nor %s can be read: how many events are lost is not known", path)
+        target.execute("UPDATE books SET kept = ?, gone = ?", (mark.kept, mark.gone))
 
 
 def _finish_replacement(path: Path) -> None:

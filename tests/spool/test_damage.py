@@ -111,6 +111,29 @@ def test_a_damaged_page_costs_what_lies_on_it(seed: int, run: Run, tmp_path: Pat
     assert watched.found == BATCHES * EVENTS
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_damaged_head_is_refused_or_repaired(seed: int, run: Run, tmp_path: Path) -> None:
+    """The first page says what the file is, and where its tables are: nothing is claimed that cannot be known."""
+    run(filled(opened(tmp_path), parked=10))
+    path = tmp_path / FILE_NAME
+    data = bytearray(path.read_bytes())
+    chance = random.Random(seed)  # noqa: S311 - to be the same in every run
+    start = chance.randrange(4096 - 64)
+    data[start : start + 64] = chance.randbytes(64)
+    path.write_bytes(data)
+
+    watched = Watched()
+    try:
+        spool = opened(tmp_path, watched)
+    except ConfigError:
+        assert path.read_bytes() == data
+        return
+    found = run(drained(spool))
+    assert set(found) <= set(range(BATCHES))
+    assert watched.drops.total() == watched.found - len(found) * EVENTS
+    assert watched.found <= BATCHES * EVENTS
+
+
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
 def test_a_cut_file_gives_what_is_left(share: float, run: Run, tmp_path: Path) -> None:
     """It is set aside, the loss is counted, and the spool takes new batches."""
