@@ -108,13 +108,12 @@ def _prepare(connection: sqlite3.Connection, path: Path, clocks: Clocks) -> Open
 
 
 def _connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
-    is_new = not path.exists() or not path.stat().st_size
     connection = sqlite3.connect(path, isolation_level=None, timeout=_WAIT_S)
     connection.text_factory = read_text
     # Debian's SQLite overwrites what is deleted, unless it is told not to.
     for pragma in ("journal_mode = WAL", f"synchronous = {synchronous}", "secure_delete = OFF"):
         connection.execute(f"PRAGMA {pragma}").close()
-    if is_new:
+    if not _tables_of(connection):
         connection.executescript(CREATE)
     return connection
 
@@ -134,6 +133,8 @@ def _is_whole(path: Path) -> bool:
         try:
             application = connection.execute("PRAGMA application_id").fetchone()[0]
             version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if not application and not _tables_of(connection):
+                return True  # a kill before its tables were made
             if application != APPLICATION_ID:
                 raise ConfigError(
                     f"{path} is a database of something else (application_id {application}); move it away, or name another "
@@ -178,11 +179,12 @@ def _replace(path: Path) -> None:
         if not copy_readable(path, target):
             _take_books_from_mark(path.with_name(_MARK_NAME), target)
         target.execute("COMMIT")
+    # In this order: a kill in between is put right by `_finish_replacement`, and the new file never meets the old one's log.
+    path.rename(aside)
     wal = path.with_name(path.name + _WAL)
     if wal.exists():
         wal.rename(aside.with_name(aside.name + _WAL))
     path.with_name(path.name + "-shm").unlink(missing_ok=True)
-    path.rename(aside)
     new.rename(path)
     _log.error("it was set aside as %s; what could be read of it goes on", aside)
 
@@ -195,10 +197,10 @@ def _take_books_from_mark(path: Path, target: sqlite3.Connection) -> None:
 
 
 def _finish_replacement(path: Path) -> None:
-    """A kill between the two renames left the new file under its other name; a log without its database is of no use."""
+    """Where the file is missing, a kill came between the renames of `_replace`, or somebody took it away without its log."""
     new = path.with_name(f"{FILE_NAME}.new")
     if path.exists():
         return
+    path.with_name(path.name + _WAL).unlink(missing_ok=True)
     if new.exists() and path.with_name(f"{FILE_NAME}.damaged").exists():
         new.rename(path)
-    path.with_name(path.name + _WAL).unlink(missing_ok=True)

@@ -234,6 +234,15 @@ def test_a_spool_of_another_format_is_refused_and_kept(run: Run, tmp_path: Path)
     assert path.read_bytes() == before
 
 
+def test_a_kill_at_the_very_first_start_costs_nothing(run: Run, tmp_path: Path) -> None:
+    """A file that has no tables yet gets them."""
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    assert (tmp_path / FILE_NAME).stat().st_size
+    run(filled(opened(tmp_path)))
+    assert run(drained(opened(tmp_path))) == list(range(BATCHES))
+
+
 def test_a_kill_during_repair_loses_nothing(run: Run, tmp_path: Path) -> None:
     """Between the two renames the new file has its other name; a log whose file is gone is not mixed into a new one."""
     run(filled(opened(tmp_path)))
