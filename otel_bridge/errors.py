@@ -11,10 +11,13 @@ What can go wrong, drawn.
     - MappingConflict     the build already has a mapping that resolves differently
     - MappingNotFound     no mapping goes by that reference
     - ExportRejected      the back end refused spans for good
+    - BridgeRefused       a bridge refused a call of a client for good
   + Unavailable           a retry helps, after `retry_after_s`
     - SpoolFull           no room for more events now
     - Draining            the bridge is stopping
+    - BodyStalled         the body of a request over HTTP stopped coming
     - BackEndUnavailable  the back end cannot be reached, or asks for patience
+    - BridgeUnavailable   a client cannot reach its bridge, or is asked for patience
 
 Every error has a `reason`: stable, of low cardinality, and the label of the metric that counts it. A message says what,
 where (by position), what was found, and the way out; bytes from a device are never repeated raw.
@@ -87,6 +90,20 @@ class ExportRejected(Rejected):
     reason = "export_rejected"
 
 
+class BridgeRefused(Rejected):
+    """
+    A bridge refused a call of a client for good.
+
+    `reason` is the bridge's own where it gives one; `code` is the name of the gRPC status.
+    """
+
+    reason = "bridge_refused"
+
+    def __init__(self, message: str, *, code: str = "", reason: str | None = None) -> None:
+        super().__init__(message, reason=reason)
+        self.code = code
+
+
 class Unavailable(BridgeError):
     """A retry helps, after `retry_after_s` seconds where it is given."""
 
@@ -109,7 +126,23 @@ class Draining(Unavailable):
     reason = "draining"
 
 
+class BodyStalled(Unavailable):
+    """The body of a request over HTTP stopped coming."""
+
+    reason = "body_stalled"
+
+
 class BackEndUnavailable(Unavailable):
     """The back end cannot be reached, or asks for patience."""
 
     reason = "back_end_unavailable"
+
+
+class BridgeUnavailable(Unavailable):
+    """A client cannot reach its bridge, or is asked for patience; `code` is the name of the gRPC status."""
+
+    reason = "bridge_unavailable"
+
+    def __init__(self, message: str, *, code: str = "", retry_after_s: float | None = None, reason: str | None = None) -> None:
+        super().__init__(message, retry_after_s=retry_after_s, reason=reason)
+        self.code = code

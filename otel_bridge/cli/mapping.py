@@ -11,7 +11,8 @@ from rich.table import Table
 from otel_bridge.cli.cells import cell, console
 from otel_bridge.cli.formats import declare, metadata_options
 from otel_bridge.cli.options import split_model
-from otel_bridge.cli.remote import CALL_TIMEOUT_S, channel_to, mappings, server_option
+from otel_bridge.cli.remote import connection_to, server_option
+from otel_bridge.mapping.disclosure import disclose
 from otel_bridge.mapping.document import default_build_id, digest, encode, to_json
 from otel_bridge.mapping.merge import merge
 from otel_bridge.mapping.pte import read_program
@@ -32,10 +33,17 @@ def mapping() -> None:
 
 def _describe_options(command: click.decorators.FC) -> click.decorators.FC:
     for option in (
+        click.option("--without-source", is_flag=True, help="Leave out source files and lines."),
+        click.option(
+            "--strip-prefix",
+            multiple=True,
+            metavar="DIR",
+            help="Take this folder off source paths, the longest that fits; repeatable.",
+        ),
         click.option(
             "--pte",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="The program: its kernels and XNNPACK nodes join the mapping, its SHA-256 is the build id.",
+            help="The program: its kernels and XNNPACK nodes join the mapping, and the build id is its own.",
         ),
         click.option(
             "--build-id",
@@ -68,11 +76,14 @@ def build(
     model_version: str,
     build_id: str | None,
     pte: Path | None,
+    strip_prefix: tuple[str, ...],
+    without_source: bool,
     metadata_struct: tuple[str, ...],
     metadata_schema: tuple[str, ...],
 ) -> None:
     """See the help above."""
     file = load_source(source, name=model_name, version=model_version, build_id=build_id, pte=pte)
+    file.mapping.CopyFrom(disclose(file.mapping, strip_prefix=strip_prefix, with_source=not without_source))
     file.mapping.CopyFrom(declare(file.mapping, metadata_struct, metadata_schema))
     try:
         output.write_bytes(write_file(file, output.name))
@@ -94,14 +105,17 @@ def upload(
     model_version: str,
     build_id: str | None,
     pte: Path | None,
+    strip_prefix: tuple[str, ...],
+    without_source: bool,
     replace: bool,
     server: str,
     as_json: bool,
 ) -> None:
     """See the help above."""
     file = load_source(source, name=model_name, version=model_version, build_id=build_id, pte=pte)
-    with channel_to(server) as channel:
-        done = mappings(channel).PutMapping(pb.PutMappingRequest(file=file, replace=replace), timeout=CALL_TIMEOUT_S)
+    file.mapping.CopyFrom(disclose(file.mapping, strip_prefix=strip_prefix, with_source=not without_source))
+    with connection_to(server) as bridge:
+        done = bridge.call(bridge.mappings.PutMapping, pb.PutMappingRequest(file=file, replace=replace))
     if as_json:
         click.echo(json.dumps({"digest": done.digest, "build_id": done.build_id, "created": done.created}))
     else:
@@ -114,10 +128,10 @@ def upload(
 def list_(server: str, *, as_json: bool) -> None:
     """List the mappings of a running bridge."""
     found: list[pb.MappingInfo] = []
-    with channel_to(server) as channel:
+    with connection_to(server) as bridge:
         token = ""
         while True:
-            page = mappings(channel).ListMappings(pb.ListMappingsRequest(page_token=token), timeout=CALL_TIMEOUT_S)
+            page = bridge.call(bridge.mappings.ListMappings, pb.ListMappingsRequest(page_token=token))
             found += page.mappings
             token = page.next_page_token
             if not token:
@@ -138,8 +152,8 @@ def list_(server: str, *, as_json: bool) -> None:
 @_json_option
 def show(ref: str, server: str, *, as_json: bool) -> None:
     """Show one mapping. REF is a build id, sha256:DIGEST or NAME@VERSION."""
-    with channel_to(server) as channel:
-        found = mappings(channel).GetMapping(pb.GetMappingRequest(ref=ref), timeout=CALL_TIMEOUT_S)
+    with connection_to(server) as bridge:
+        found = bridge.call(bridge.mappings.GetMapping, pb.GetMappingRequest(ref=ref))
     if as_json:
         click.echo(to_json(pb.MappingFile(mapping=found.mapping, build_id=found.info.build_id)))
         return
@@ -160,8 +174,8 @@ def show(ref: str, server: str, *, as_json: bool) -> None:
 @server_option
 def delete(ref: str, server: str) -> None:
     """Forget a mapping of a running bridge, with its aliases. REF is a build id, sha256:DIGEST or NAME@VERSION."""
-    with channel_to(server) as channel:
-        done = mappings(channel).DeleteMapping(pb.DeleteMappingRequest(ref=ref), timeout=CALL_TIMEOUT_S)
+    with connection_to(server) as bridge:
+        done = bridge.call(bridge.mappings.DeleteMapping, pb.DeleteMappingRequest(ref=ref))
     click.echo(f"deleted: build {done.build_id}")
 
 
@@ -171,10 +185,10 @@ def delete(ref: str, server: str) -> None:
 def missing(server: str, *, as_json: bool) -> None:
     """List builds and aliases that devices named and that have no mapping."""
     found: list[pb.MissingMapping] = []
-    with channel_to(server) as channel:
+    with connection_to(server) as bridge:
         token = ""
         while True:
-            page = mappings(channel).ListMissing(pb.ListMissingRequest(page_token=token), timeout=CALL_TIMEOUT_S)
+            page = bridge.call(bridge.mappings.ListMissing, pb.ListMissingRequest(page_token=token))
             found += page.missing
             token = page.next_page_token
             if not token:
@@ -197,9 +211,9 @@ def missing(server: str, *, as_json: bool) -> None:
 def alias(alias_name: str, ref: str, server: str) -> None:
     """Let NAME@VERSION name the build of REF from now on."""
     name, version = split_model(alias_name)
-    with channel_to(server) as channel:
+    with connection_to(server) as bridge:
         request = pb.SetAliasRequest(name=name, version=version, ref=ref)
-        done = mappings(channel).SetAlias(request, timeout=CALL_TIMEOUT_S)
+        done = bridge.call(bridge.mappings.SetAlias, request)
     before = f", before {done.previous_build_id}" if done.previous_build_id else ""
     click.echo(f"{name}@{version}: build {done.build_id}{before}")
 

@@ -1,11 +1,6 @@
 """From settings to an exporter. Everything that can be found wrong without the back end is found here, at start."""
 
-import ssl
-
-import grpc
-
 from otel_bridge.config.egress import ExportConfig
-from otel_bridge.errors import ConfigError
 from otel_bridge.export.json_lines import JsonLines
 from otel_bridge.export.observed import Observed, Watch
 from otel_bridge.export.otlp_grpc import OtlpGrpc
@@ -13,6 +8,9 @@ from otel_bridge.export.otlp_http import OtlpHttp
 from otel_bridge.export.protocol import Exporter
 from otel_bridge.export.retry import Retry, RetryPolicy
 from otel_bridge.export.split import Split
+from otel_bridge.export.tls import TlsFiles, load_context, load_credentials
+
+_NAMES = ("export.certificate", "export.client_certificate", "export.client_key")
 
 
 def build_exporter(config: ExportConfig, *, watch: Watch | None = None) -> Exporter:
@@ -32,34 +30,9 @@ def _transport(config: ExportConfig) -> Exporter:
     timeout_s, gzip = config.timeout_ms / 1000, config.compression == "gzip"
     if config.protocol == "file":
         return JsonLines(config.file)
-    tls = _tls(config) if config.secure else None
+    files = TlsFiles(config.certificate, config.client_certificate, config.client_key, _NAMES)
     if config.protocol == "http/protobuf":
+        tls = load_context(files) if config.secure else None
         return OtlpHttp(config.endpoint, tls=tls, headers=config.headers, gzip=gzip, timeout_s=timeout_s)
-    credentials = _credentials(config) if config.secure else None
+    credentials = load_credentials(files) if config.secure else None
     return OtlpGrpc(config.grpc_target, credentials=credentials, headers=config.headers, gzip=gzip, timeout_s=timeout_s)
-
-
-def _tls(config: ExportConfig) -> ssl.SSLContext:
-    """Also the check of what gRPC would only find wrong at the first connection."""
-    try:
-        context = ssl.create_default_context(cafile=config.certificate)
-    except OSError as error:
-        raise ConfigError(f"export.certificate ({config.certificate}) holds no certificate in PEM form: {error}") from error
-    if config.client_certificate and config.client_key:
-        try:
-            context.load_cert_chain(
-                config.client_certificate, config.client_key, password=""
-            )  # else OpenSSL asks on the terminal
-        except OSError as error:
-            raise ConfigError(
-                f"export.client_certificate ({config.client_certificate}) and export.client_key ({config.client_key}) "
-                f"must be a certificate and its private key, not encrypted, in PEM form: {error}"
-            ) from error
-    return context
-
-
-def _credentials(config: ExportConfig) -> grpc.ChannelCredentials:
-    authorities, key, chain = (
-        path.read_bytes() if path else None for path in (config.certificate, config.client_key, config.client_certificate)
-    )
-    return grpc.ssl_channel_credentials(authorities, key, chain)

@@ -35,6 +35,12 @@ class RetryPolicy:
     max_s: float = 30.0
     max_elapsed_s: float = 300.0
 
+    def wait_s(self, attempt: int, told_s: float | None, draw: Callable[[], float] = random.random) -> float:
+        """The wait after attempt number `attempt`, from 0; `told_s` is what the peer asked for, `draw` gives 0 to 1."""
+        if told_s is not None:
+            return max(told_s, _LEAST_WAIT_S)
+        return draw() * min(self.max_s, self.initial_s * 2.0 ** min(attempt, _LARGEST_POWER))
+
 
 class Retry:
     """Sends again what `inner` found unavailable, until `policy` ends it; then raises what `inner` raised last."""
@@ -64,7 +70,7 @@ class Retry:
                 sent = await self._inner.send(payload)
             except BackEndUnavailable as error:
                 self._note(str(error))
-                wait = self._wait_s(attempt) if error.retry_after_s is None else max(error.retry_after_s, _LEAST_WAIT_S)
+                wait = self._policy.wait_s(attempt, error.retry_after_s, self._random)
                 if self._now() - started + wait >= self._policy.max_elapsed_s:
                     raise
             else:
@@ -84,7 +90,3 @@ class Retry:
         elif self._is_out and not fault:
             _log.info("the back end answers again")
         self._is_out = bool(fault)
-
-    def _wait_s(self, attempt: int) -> float:
-        bound = min(self._policy.max_s, self._policy.initial_s * 2.0 ** min(attempt, _LARGEST_POWER))
-        return self._random() * bound

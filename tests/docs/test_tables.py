@@ -30,7 +30,7 @@ from otel_bridge.spans.reference import build
 from otel_bridge.spool.lot import LotLimits
 from otel_bridge.telemetry.instruments import INSTRUMENTS
 from otel_bridge.v1 import mapping_pb2, profiling_pb2
-from otel_bridge.wire.http import _PARAMETERS
+from otel_bridge.wire.query import UPLOAD_PARAMETERS
 from otel_bridge.wire.status import CODES
 
 PROTOCOL, ATTRIBUTES, OPERATIONS = "docs/protocol.md", "docs/attributes.md", "docs/operations.md"
@@ -199,7 +199,7 @@ def test_reasons_of_events_that_waited() -> None:
 
 def test_parameters_of_the_http_door() -> None:
     """The table of parameters has each one that the door takes, in its order."""
-    assert [row["parameter"] for row in table(PROTOCOL, "parameter", "value")] == [*_PARAMETERS, "resource.KEY"]
+    assert [row["parameter"] for row in table(PROTOCOL, "parameter", "value")] == [*UPLOAD_PARAMETERS, "resource.KEY"]
 
 
 def test_codes_of_errors() -> None:
@@ -239,8 +239,10 @@ def test_reasons_of_refused_requests() -> None:
     """The table has the reason of each error that a peer may see."""
     told = [row["reason"] for row in table(PROTOCOL, "reason", "means")]
     own = {each.reason for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.BridgeError)}
-    # Those of classes that only others derive from, of the settings, and of the way to the back end are not told to a peer.
+    # Those of classes that only others derive from, of the settings, of the way to the back end, and of clients are not told
+    # to a peer.
     own -= {"rejected", "unavailable", "config", "export_rejected", "back_end_unavailable"}
+    own -= {errors.BridgeRefused.reason, errors.BridgeUnavailable.reason}
     given = {
         keyword.value.value
         for room in ("wire", "etdump", "mapping", "spool")

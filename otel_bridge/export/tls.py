@@ -1,0 +1,58 @@
+"""
+TLS of a client, for HTTP and for gRPC.
+
+Invariant: what is wrong with a file is found when it is read, at start; gRPC would find it at the first connection.
+"""
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from otel_bridge.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """
+    Files in PEM form; None: not given.
+
+    authority     certificates of the authorities that are trusted; without it those of the system
+    certificate   the client's own, with `key`, for a server that asks for one
+    names         what the user calls the three, for errors
+    """
+
+    authority: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    names: tuple[str, str, str] = ("ca", "cert", "key")
+
+
+def load_context(files: TlsFiles) -> ssl.SSLContext:
+    """A context for HTTP. Raises ConfigError where a file cannot be used, or one of certificate and key is missing."""
+    authority, certificate, key = files.names
+    if (files.certificate is None) != (files.key is None):
+        raise ConfigError(f"{certificate} and {key} belong together: give both, or neither")
+    try:
+        context = ssl.create_default_context(cafile=files.authority)
+    except OSError as error:
+        raise ConfigError(f"{authority} ({files.authority}) holds no certificate in PEM form: {error}") from error
+    if files.certificate and files.key:
+        try:
+            context.load_cert_chain(files.certificate, files.key, password="")  # else OpenSSL asks on the terminal
+        except OSError as error:
+            raise ConfigError(
+                f"{certificate} ({files.certificate}) and {key} ({files.key}) "
+                f"must be a certificate and its private key, not encrypted, in PEM form: {error}"
+            ) from error
+    return context
+
+
+def load_credentials(files: TlsFiles) -> grpc.ChannelCredentials:
+    """The same for gRPC. Raises ConfigError."""
+    load_context(files)
+    authorities, key, chain = (
+        path.read_bytes() if path else None for path in (files.authority, files.key, files.certificate)
+    )  # fmt: skip
+    return grpc.ssl_channel_credentials(authorities, key, chain)
