@@ -67,8 +67,8 @@ class ExportConfig(Section):
     insecure: bool = setting(False, "Plain text for a grpc endpoint without http:// or https://, which else decide.")
     certificate: ReadableFile = setting(
         None,
-        "PEM file of the authorities that vouch for the back end; else those of the system. This file and the next two are read "
-        "again when they change.",
+        "PEM file of the authorities that vouch for the back end; else those of the system. This file and the two "
+        "below are read again when they change.",
         rule="a file that can be read",
     )
     client_key: ReadableFile = setting(

@@ -20,7 +20,7 @@ INVALID = "export_invalid"
 """Reason of an `ExportRejected`: the back end refuses what the payload says."""
 
 EXHAUSTED = "export_exhausted"
-"""Reason of an `ExportRejected`: the back end has no room and names no time, or calls the payload too large in its own words."""
+"""Reason of an `ExportRejected`: the back end has no room and names no time, or finds the payload too large in odd words."""
 
 PARTIAL_SUCCESS = "partial_success"
 """Why spans are lost that the back end refused within a payload that it took."""

@@ -15,7 +15,7 @@ from support.otlp_payloads import a_payload
 from support.otlp_sink import OtlpSink
 
 from otel_bridge import __version__
-from otel_bridge.errors import BackEndUnavailable, ConfigError, ExportRejected
+from otel_bridge.errors import BackEndUnavailable, ConfigError
 from otel_bridge.export.protocol import Exporter, Sent
 
 Build = Callable[..., Exporter]
@@ -31,6 +31,17 @@ def test_bytes_arrive_as_they_are(send: Send, compression: str) -> None:
         assert send(sink, payload, compression=compression) == Sent()
         assert [one.payload for one in sink.received] == [payload]
         assert [span.name for span in sink.spans] == [f"span {number}" for number in range(1, 6)]
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf"])
+def test_zstd(send: Send) -> None:
+    """Over HTTP the payload may be zstd, and arrives byte for byte."""
+    payload = a_payload(200, attribute_bytes=500)
+    with OtlpSink() as sink:
+        assert send(sink, payload, compression="zstd") == Sent()
+        (received,) = sink.received
+    assert (received.payload, received.headers["content-encoding"]) == (payload, "zstd")
+    assert int(received.headers["content-length"]) < len(payload) // 10
 
 
 class CountingProxy:
@@ -262,21 +273,35 @@ class Tally:
         assert seconds > 0
         self.calls.append(("failed", payload_bytes, reason))
 
+    def request_halved(self, *, reason: str) -> None:
+        """Remember it."""
+        self.calls.append(("halved", reason))
+
+    def circuit_changed(self, state: str) -> None:
+        """Remember it."""
+        self.calls.append((state,))
+
 
 def test_every_request_is_watched(send: Send, protocol: str) -> None:
-    """A watch is told of each attempt once, with its outcome."""
+    """A watch is told of each attempt once, with its outcome, of each halving, and of whether the back end answers."""
     tally = Tally()
     unavailable = Answer.grpc_failure(StatusCode.UNAVAILABLE) if protocol == "grpc" else Answer.http_failure(503)
     rejected = Answer.grpc_failure(StatusCode.INVALID_ARGUMENT) if protocol == "grpc" else Answer.http_failure(400)
     with OtlpSink() as sink:
         sink.answers += [unavailable, unavailable, Answer.partial(3, "no"), rejected]
         send(sink, b"", watch=tally, retry_initial_s=0.001, retry_max_elapsed_s=30.0)
-        with pytest.raises(ExportRejected):
-            send(sink, a_payload(1), watch=tally)
-    size = len(a_payload(1))
+        send(sink, a_payload(2), watch=tally)
     assert tally.calls == [
         ("failed", 0, "back_end_unavailable"),
+        ("open",),
+        ("half_open",),
         ("failed", 0, "back_end_unavailable"),
+        ("open",),
+        ("half_open",),
         ("sent", 0, 3),
-        ("failed", size, "export_rejected"),
+        ("closed",),
+        ("failed", len(a_payload(2)), "export_invalid"),
+        ("halved", "export_invalid"),
+        ("sent", len(a_payload(1)), 0),
+        ("sent", len(a_payload(1)), 0),
     ]
