@@ -5,7 +5,8 @@ Invariants
 * A payload that is refused for a reason of `BOUNDS` is halved by spans, and so are refused halves, the largest first, down to
   single spans and to the bound on attempts that stands there. Other refusals (a wrong key, an unknown method) are of no span
   in particular: the payload is refused as a whole.
-* A back end of which no part was taken is asked for no more parts until it has taken something.
+* A back end that took no part of a request for what it says is asked for few of the next, until it has taken one: it may be
+  that it refuses everything, and then halving only adds to its load.
 * Each span is sent until it is taken or refused. What is refused in the end is given to `keep`, and counted by its reason.
 * What the back end has is never called lost: `send` raises only where nothing was taken.
 """
@@ -34,6 +35,9 @@ BOUNDS = {
     EXHAUSTED: Bound(64, floor_bytes=65_536),  # no back end's size limit is lower; below it, it means something else
 }
 """Reason of a refusal -> how far to halve."""
+
+_WITHOUT_HOPE = 7
+"""Requests that a refused payload may cost while nothing is taken: itself, its halves, their halves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,9 @@ class Isolate:
 
     async def _halves(self, part: bytes, error: ExportRejected | BackEndUnavailable, attempts: int) -> tuple[bytes, ...]:
         bound = BOUNDS.get(error.reason)
-        if bound is None or not self._has_hope or attempts > bound.attempts or len(part) <= bound.floor_bytes:
+        if bound is None or attempts > bound.attempts or len(part) <= bound.floor_bytes:
+            return ()
+        if attempts > _WITHOUT_HOPE and not self._has_hope and error.reason != TOO_LARGE:  # a size limit is believed
             return ()
         return await asyncio.to_thread(halves_of, part)
 

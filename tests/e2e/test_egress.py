@@ -160,9 +160,10 @@ def test_resets_after_committing(place: Place, books: Books) -> None:
     place.sink.go_away()
     place.sink.come_back()
     books.end(emitted=2)
-    first, second = place.sink.received[before:]
-    assert first.payload == second.payload
-    assert (len(place.spans()), len(set(ids(place.spans())))) == (4, 2)
+    received = place.sink.received[before:]
+    assert len(received) >= 2
+    assert len({one.payload for one in received}) == 1
+    assert (len(place.spans()), len(set(ids(place.spans())))) == (2 * len(received), 2)
 
 
 def test_rejects_a_part(place: Place, books: Books) -> None:

@@ -150,20 +150,31 @@ def test_exhausted_parts_are_not_halved_for_ever() -> None:
 
 
 def test_a_back_end_that_refuses_all_is_not_asked_for_each_part() -> None:
-    """After a request of which nothing was taken, the next are refused whole, until one is taken; then bad spans are found."""
-    refusals = [ExportRejected("no tenant", reason=INVALID)] * 9
-    back_end = BackEnd(lambda payload: refusals.pop() if refusals else without(3)(payload))
-    isolate = Isolate(back_end)
+    """After a request of which nothing was taken the next cost little, until a part is taken; then bad spans are found."""
+    back_end = BackEnd(lambda _: ExportRejected("no tenant", reason=INVALID))
+    isolate, attempts = Isolate(back_end), list[int]()
 
-    async def scene() -> list[int]:
-        attempts = []
-        for payload in (a_payload(4), a_payload(4), a_payload(2), a_payload(2), a_payload(4)):
-            before = back_end.attempts
-            await _quietly(isolate, payload)
+    async def scene() -> Sent | None:
+        sent = None
+        for judge in (back_end.judge, back_end.judge, back_end.judge, without(3), without(3, 60)):
+            back_end.judge, before = judge, back_end.attempts
+            sent = await _quietly(isolate, a_payload(64))
             attempts.append(back_end.attempts - before)
-        return attempts
+        return sent
 
-    assert asyncio.run(scene()) == [7, 1, 1, 1, 5]
+    sent = asyncio.run(scene())
+    assert attempts == [63, 7, 7, 13, 23]
+    assert sent is not None
+    assert sent.rejected_spans == 2
+
+
+def test_a_limit_on_size_is_believed() -> None:
+    """However many requests had only spans over the limit, the next one is halved until it fits."""
+    back_end = BackEnd(at_most(500))
+    isolate = Isolate(back_end)
+    asyncio.run(_quietly(isolate, a_payload(4, attribute_bytes=1_000)))
+    assert back_end.taken == []
+    assert asyncio.run(isolate.send(a_payload(64))) == Sent()
 
 
 @pytest.mark.parametrize(

@@ -141,12 +141,13 @@ class OtlpSink:
         return self.received
 
     def go_away(self) -> None:
-        """Close both ports and every connection."""
-        self._gone.set()
-        self._grpc.stop(None).wait()
+        """Close both ports and every connection; requests under way get no answer."""
+        stopped = self._grpc.stop(None)
         self._http.shutdown()
         self._http.server_close()
         self._http_thread.join()
+        self._gone.set()  # only now: who waits to answer finds nobody to answer to
+        stopped.wait()
 
     def come_back(self) -> None:
         """Listen, on the ports of before if there were any."""
@@ -254,9 +255,6 @@ class _HttpHandler(BaseHTTPRequestHandler):
         if decompress := {"gzip": gzip.decompress, "zstd": zstd.decompress}.get(headers.get("content-encoding", "")):
             body = decompress(body)
         answer = self.server.sink._receive("http", body, headers, self.path)
-        if self.server.sink._gone.is_set():  # it went away meanwhile, and its answer with it
-            self.close_connection = True
-            return
         self.send_response(answer.status)
         for name, value in ({"content-type": PROTOBUF, "content-length": str(len(answer.body))} | dict(answer.headers)).items():
             self.send_header(name.replace("_", "-"), value)
