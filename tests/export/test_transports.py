@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from grpc import StatusCode
 from support.certificates import Certificates
 from support.otlp_answers import Answer
 from support.otlp_payloads import a_payload
@@ -255,53 +254,3 @@ def test_too_large_is_halved(send: Send) -> None:
         assert sent.rejected_spans == 1
         assert "too large" in sent.message or "larger than max" in sent.message
         assert [span.name for span in sink.spans] == [f"span {number}" for number in range(1, 12)]
-
-
-class Tally:
-    """A `Watch` that remembers."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[object, ...]] = []
-
-    def request_sent(self, *, payload_bytes: int, rejected_spans: int, seconds: float) -> None:
-        """Remember it."""
-        assert seconds > 0
-        self.calls.append(("sent", payload_bytes, rejected_spans))
-
-    def request_failed(self, *, reason: str, payload_bytes: int, seconds: float) -> None:
-        """Remember it."""
-        assert seconds > 0
-        self.calls.append(("failed", payload_bytes, reason))
-
-    def request_halved(self, *, reason: str) -> None:
-        """Remember it."""
-        self.calls.append(("halved", reason))
-
-    def circuit_changed(self, state: str) -> None:
-        """Remember it."""
-        self.calls.append((state,))
-
-
-def test_every_request_is_watched(send: Send, protocol: str) -> None:
-    """A watch is told of each attempt once, with its outcome, of each halving, and of whether the back end answers."""
-    tally = Tally()
-    unavailable = Answer.grpc_failure(StatusCode.UNAVAILABLE) if protocol == "grpc" else Answer.http_failure(503)
-    rejected = Answer.grpc_failure(StatusCode.INVALID_ARGUMENT) if protocol == "grpc" else Answer.http_failure(400)
-    with OtlpSink() as sink:
-        sink.answers += [unavailable, unavailable, Answer.partial(3, "no"), rejected]
-        send(sink, b"", watch=tally, retry_initial_s=0.001, retry_max_elapsed_s=30.0)
-        send(sink, a_payload(2), watch=tally)
-    assert tally.calls == [
-        ("failed", 0, "back_end_unavailable"),
-        ("open",),
-        ("half_open",),
-        ("failed", 0, "back_end_unavailable"),
-        ("open",),
-        ("half_open",),
-        ("sent", 0, 3),
-        ("closed",),
-        ("failed", len(a_payload(2)), "export_invalid"),
-        ("halved", "export_invalid"),
-        ("sent", len(a_payload(1)), 0),
-        ("sent", len(a_payload(1)), 0),
-    ]
