@@ -13,6 +13,7 @@ from support.otlp_answers import Answer
 from support.otlp_payloads import a_payload
 from support.otlp_sink import OtlpSink
 from support.processes import free_ports
+from support.proxy import Proxy
 
 from otel_bridge.export.circuit import Circuit
 from otel_bridge.export.otlp_grpc import OtlpGrpc
@@ -118,3 +119,23 @@ def test_a_young_connection_is_kept(place: Place) -> None:
     """As long as it works and is young, one connection serves all requests, wherever the name leads."""
     sent_by(place.exporter(), place.move)
     assert (len(place.old.spans), len(place.new.spans)) == (2, 0)
+
+
+def test_a_connection_that_died_in_silence_is_not_used_again(protocol: str) -> None:
+    """Where a connection is dead and nobody closed it, a request waits in vain once, and goes by a new one."""
+
+    async def scene(sink: OtlpSink) -> int:
+        proxy = Proxy(sink.ports[0 if protocol == "grpc" else 1])
+        address = await proxy.start()
+        settings: dict[str, Any] = {"timeout_s": 1.0}
+        exporter = OtlpGrpc(address, **settings) if protocol == "grpc" else OtlpHttp(f"http://{address}/v1/traces", **settings)
+        retry = Retry(exporter, QUICK, circuit := Circuit())
+        await retry.send(a_payload(1))
+        proxy.freeze()
+        await retry.send(a_payload(1))
+        await retry.close()
+        await proxy.finish()
+        return circuit.successes
+
+    with OtlpSink() as sink:
+        assert asyncio.run(scene(sink)) == len(sink.received) == 2

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from otel_bridge.config.egress import ExportConfig
 from otel_bridge.errors import BackEndUnavailable, ExportRejected
-from otel_bridge.export.circuit import Circuit
+from otel_bridge.export.circuit import Circuit, State
 from otel_bridge.export.protocol import Exporter, Sent
 from otel_bridge.export.retry import Retry, RetryPolicy
 
@@ -114,6 +114,17 @@ def test_a_rejection_is_final(run: Run) -> None:
     with pytest.raises(ExportRejected):
         run(retrying(inner, clock).send(b""))
     assert (inner.attempts, clock.waits) == (1, [])
+
+
+def test_a_rejection_is_an_answer(run: Run) -> None:
+    """A back end that refuses is there: the circuit closes, and nobody waits for it."""
+    clock = Clock()
+    circuit = Circuit(sleep=clock.sleep, now=clock.now)
+    inner = Script([*unavailable(1), ExportRejected("no")])
+    retry = Retry(inner, RetryPolicy(), circuit, sleep=clock.sleep, random=lambda: 1.0, now=clock.now)
+    with pytest.raises(ExportRejected):
+        run(retry.send(b""))
+    assert (circuit.state, circuit.successes, circuit.failures) == (State.CLOSED, 1, 0)
 
 
 def test_no_retries(run: Run) -> None:

@@ -12,6 +12,8 @@ from support.certificates import Certificates
 from support.otlp_answers import Answer
 from support.otlp_payloads import a_payload
 from support.otlp_sink import OtlpSink
+from support.processes import LOOPBACK, free_port
+from support.proxy import Proxy
 
 from otel_bridge import __version__
 from otel_bridge.errors import BackEndUnavailable, ConfigError
@@ -43,49 +45,14 @@ def test_zstd(send: Send) -> None:
     assert int(received.headers["content-length"]) < len(payload) // 10
 
 
-class CountingProxy:
-    """Forwards connections to a port of loopback and counts the bytes that clients send."""
-
-    def __init__(self, port: int) -> None:
-        self.sent_bytes = 0
-        self._port = port
-        self._connections: list[asyncio.Task[Any]] = []
-
-    async def start(self) -> str:
-        """Listen on the URL that is returned."""
-        self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    async def finish(self) -> None:
-        """Wait for clients to go, then stop."""
-        await asyncio.gather(*self._connections)  # they end when the client closes
-        self._server.close()
-        await self._server.wait_closed()
-
-    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task
-        self._connections.append(task)
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        await asyncio.gather(self._pump(reader, far_writer, count=True), self._pump(far_reader, writer, count=False))
-
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, count: bool) -> None:
-        with suppress(ConnectionError):
-            while chunk := await reader.read(65_536):
-                self.sent_bytes += len(chunk) if count else 0
-                writer.write(chunk)
-            writer.close()
-            await writer.wait_closed()
-
-
 def test_gzip_makes_less_traffic(build: Build, protocol: str, run: Run) -> None:
     """With gzip far fewer bytes cross the network than the payload has; without it, all of them do."""
     payload = a_payload(200, attribute_bytes=500)
 
     async def traffic(sink: OtlpSink, compression: str) -> int:
         endpoint = sink.grpc_endpoint if protocol == "grpc" else sink.http_endpoint
-        proxy = CountingProxy(int(urlsplit(endpoint).port or 0))
-        exporter = build(sink, endpoint=await proxy.start(), compression=compression)
+        proxy = Proxy(int(urlsplit(endpoint).port or 0))
+        exporter = build(sink, endpoint=f"http://{await proxy.start()}", compression=compression)
         await exporter.send(payload)
         await exporter.close()
         await proxy.finish()
@@ -130,6 +97,36 @@ def test_no_answer_in_time(send: Send) -> None:
         sink.answer = Answer(delay_s=30)
         with pytest.raises(BackEndUnavailable):
             send(sink, timeout_ms=100)
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf"])
+def test_an_answer_that_drips(build: Build, run: Run) -> None:
+    """A back end that answers byte by byte, and is never done, is unavailable after the timeout as one that says nothing."""
+    dripping: list[asyncio.Task[Any] | None] = []
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        dripping.append(asyncio.current_task())
+        await reader.read(1)
+        with suppress(ConnectionError):
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
+            while True:
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        writer.close()
+
+    async def scene(exporter: Exporter, port: int) -> None:
+        server = await asyncio.start_server(drip, LOOPBACK, port)
+        async with asyncio.timeout(20):
+            with pytest.raises(BackEndUnavailable, match="did not answer within"):
+                await exporter.send(a_payload(1))
+        await exporter.close()
+        await asyncio.gather(*filter(None, dripping))  # it ends when nobody reads any more
+        server.close()
+
+    port = free_port()
+    with OtlpSink() as sink:
+        run(scene(build(sink, endpoint=f"http://{LOOPBACK}:{port}", timeout_ms=300), port))
 
 
 def test_restart(build: Build, run: Run) -> None:
