@@ -1,6 +1,9 @@
 """What holds for OTLP over gRPC and over HTTP alike, against a real back end."""
 
 import asyncio
+import socket
+import threading
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +15,7 @@ from support.certificates import Certificates
 from support.otlp_answers import Answer
 from support.otlp_payloads import a_payload
 from support.otlp_sink import OtlpSink
-from support.processes import LOOPBACK, free_port
+from support.processes import LOOPBACK
 from support.proxy import Proxy
 
 from otel_bridge import __version__
@@ -100,33 +103,23 @@ def test_no_answer_in_time(send: Send) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["http/protobuf"])
-def test_an_answer_that_drips(build: Build, run: Run) -> None:
+def test_an_answer_that_drips(send: Send) -> None:
     """A back end that answers byte by byte, and is never done, is unavailable after the timeout as one that says nothing."""
-    dripping: list[asyncio.Task[Any] | None] = []
 
-    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        dripping.append(asyncio.current_task())
-        await reader.read(1)
-        with suppress(ConnectionError):
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
+    def drip(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):  # until nobody reads any more
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
             while True:
-                writer.write(b"x")
-                await writer.drain()
-                await asyncio.sleep(0.01)
-        writer.close()
+                connection.sendall(b"x")
+                time.sleep(0.01)
 
-    async def scene(exporter: Exporter, port: int) -> None:
-        server = await asyncio.start_server(drip, LOOPBACK, port)
-        async with asyncio.timeout(20):
-            with pytest.raises(BackEndUnavailable, match="did not answer within"):
-                await exporter.send(a_payload(1))
-        await exporter.close()
-        await asyncio.gather(*filter(None, dripping))  # it ends when nobody reads any more
-        server.close()
-
-    port = free_port()
-    with OtlpSink() as sink:
-        run(scene(build(sink, endpoint=f"http://{LOOPBACK}:{port}", timeout_ms=300), port))
+    with socket.create_server((LOOPBACK, 0)) as listener, OtlpSink() as sink:
+        dripping = threading.Thread(target=drip, args=(listener,))
+        dripping.start()
+        with pytest.raises(BackEndUnavailable, match="did not answer within"):
+            send(sink, a_payload(1), endpoint=f"http://{LOOPBACK}:{listener.getsockname()[1]}", timeout_ms=300)
+        dripping.join()
 
 
 def test_restart(build: Build, run: Run) -> None:
