@@ -4,7 +4,9 @@ Whether the back end answers, known to all requests together.
 Invariants
 * Closed: everyone may try. Open: nobody, until the wait is over. Half open: one tries, the others wait for how that ends; each
   gets its turn, so that one request that the back end cannot take does not stand for all.
-* The wait grows with failures in a row, of whatever request; one success ends the row.
+* It opens at the third failure in a row, of whatever requests, or when the back end asks for patience: of several back ends
+  behind one address one may be ill, and the others are not to wait for it. One success ends the row.
+* The wait grows with the row.
 * A change between "answers" and "does not" is told once, however many requests find it.
 """
 
@@ -30,7 +32,8 @@ class Circuit:
     """
     The state of one back end, for one event loop.
 
-    watch   told of each change
+    watch       told of each change
+    tolerated   failures in a row that do not open it
 
     successes   requests that were answered, whatever the answer
     failures    in a row
@@ -40,6 +43,7 @@ class Circuit:
         self,
         watch: Callable[[State], None] = lambda _: None,
         *,
+        tolerated: int = 2,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -47,6 +51,7 @@ class Circuit:
         self.successes = 0
         self.failures = 0
         self._watch = watch
+        self._tolerated = tolerated
         self._sleep = sleep
         self._now = now
         self._until_s = 0.0
@@ -79,13 +84,15 @@ class Circuit:
             _log.info("the back end answers again")
             self._change(State.CLOSED)
 
-    def fail(self, fault: str, wait_s: float) -> None:
-        """The back end did not answer, or asked for patience: nobody is to try for so long."""
+    def fail(self, fault: str, wait_s: float, *, is_told: bool = False) -> None:
+        """The back end did not answer, or asked for patience (`is_told`): where it is out, nobody is to try for so long."""
         self.failures += 1
+        if self.failures <= self._tolerated and not is_told and self._is(State.CLOSED):
+            return
         self._until_s = max(self._until_s, self._now() + wait_s)
-        if self.state is State.CLOSED:
+        if self._is(State.CLOSED):
             _log.warning("%s; requests wait and are sent again", fault)
-        if self.state is not State.OPEN:
+        if not self._is(State.OPEN):
             self._change(State.OPEN)
 
     def _is(self, state: State) -> bool:

@@ -39,6 +39,11 @@ class Reloaded(Generic[T]):
         self._value = read()
 
     @property
+    def is_fixed(self) -> bool:
+        """Whether there are no files, so that nothing ever changes."""
+        return not self._paths
+
+    @property
     def value(self) -> T:
         """What the files held when they were last asked for."""
         return self._value

@@ -61,7 +61,7 @@ class Renewal(Generic[C, S]):
     @asynccontextmanager
     async def lend(self) -> AsyncGenerator[C, None]:
         """A connection for one request."""
-        if self._tls is not None:
+        if self._tls is not None and not self._tls.is_fixed:
             await asyncio.to_thread(self._tls.refresh)
         opened = self._fresh()
         opened.users += 1

@@ -112,7 +112,8 @@ class _Trial:
             self._stuck_s += now - self._failed_s
         self._error, self._failed_s, self._successes = error, now, self._circuit.successes
         told = error.retry_after_s
-        self._circuit.fail(str(error), self._policy.wait_s(self._circuit.failures, told, lambda: drawn))
+        shared_wait_s = self._policy.wait_s(self._circuit.failures, told, lambda: drawn)
+        self._circuit.fail(str(error), shared_wait_s, is_told=told is not None)
         self._attempts += 1
         return self._policy.wait_s(self._attempts - 1, told, lambda: drawn)
 

@@ -63,7 +63,7 @@ def test_certificates_come_and_go(protocol: str, tmp_path: Path) -> None:
             egress["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] = egress.pop("OTEL_EXPORTER_OTLP_ENDPOINT")
         with running(tmp_path, sink, **egress, **QUICK) as service:
             send(service)
-            assert_waits(service, 2)
+            assert_waits(service, 4)
             assert sink.received == []
             mount(new, folders[3])
             service.settle()
@@ -71,7 +71,7 @@ def test_certificates_come_and_go(protocol: str, tmp_path: Path) -> None:
 
             show(sink, expired(new, folders[2]))
             send(service)
-            assert_waits(service, int(service.counts("exporter_failed_requests").total()) + 2)
+            assert_waits(service, int(service.counts("exporter_failed_requests").total()) + 4)
             assert len(sink.received) == 1
             show(sink, new)
             service.settle()

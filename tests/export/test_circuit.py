@@ -50,7 +50,7 @@ class Scene:
     def __init__(self) -> None:
         self.time = Time()
         self.states: list[State] = []
-        self.circuit = Circuit(self.states.append, sleep=self.time.sleep, now=self.time.now)
+        self.circuit = Circuit(self.states.append, tolerated=0, sleep=self.time.sleep, now=self.time.now)
         self.trying: list[asyncio.Future[bool]] = []
 
     def request(self) -> "asyncio.Task[None]":
@@ -181,11 +181,30 @@ def test_changes_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """One line when the back end is gone and one when it is back, however often it is tried; not one for each try."""
     caplog.set_level("INFO", logger="otel_bridge")
     circuit = Circuit()
-    for _ in range(5):
-        circuit.fail("no answer", 1.0)
+    for number in range(5):
+        circuit.fail(f"no answer {number}", 1.0)
     circuit.succeed()
     circuit.succeed()
     assert [record.message for record in caplog.records] == [
-        "no answer; requests wait and are sent again",
+        "no answer 2; requests wait and are sent again",
         "the back end answers again",
     ]
+
+
+def test_a_few_failures_concern_nobody_else() -> None:
+    """Three failures in a row open the circuit, whoever had them; fewer do not, where a success stands between."""
+    states: list[State] = []
+    circuit = Circuit(states.append)
+    for ends in ("fail", "fail", "succeed", "fail", "fail", "succeed"):
+        circuit.fail("away", 1.0) if ends == "fail" else circuit.succeed()
+    assert (states, circuit.successes) == ([], 2)
+    for _ in range(3):
+        circuit.fail("away", 1.0)
+    assert states == [OPEN]
+
+
+def test_patience_that_is_asked_for_concerns_all() -> None:
+    """Where the back end names a time the circuit opens at once."""
+    circuit = Circuit()
+    circuit.fail("too many requests", 5.0, is_told=True)
+    assert circuit.state is OPEN

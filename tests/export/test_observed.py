@@ -43,11 +43,11 @@ def test_every_request_is_watched(send: Send, protocol: str) -> None:
     unavailable = Answer.grpc_failure(StatusCode.UNAVAILABLE) if protocol == "grpc" else Answer.http_failure(503)
     rejected = Answer.grpc_failure(StatusCode.INVALID_ARGUMENT) if protocol == "grpc" else Answer.http_failure(400)
     with OtlpSink() as sink:
-        sink.answers += [unavailable, unavailable, Answer.partial(3, "no"), rejected]
+        sink.answers += [unavailable, unavailable, unavailable, unavailable, Answer.partial(3, "no"), rejected]
         send(sink, b"", watch=tally, retry_initial_s=0.001, retry_max_elapsed_s=30.0)
         send(sink, a_payload(2), watch=tally)
     assert tally.calls == [
-        ("failed", 0, "back_end_unavailable"),
+        *[("failed", 0, "back_end_unavailable")] * 3,
         ("open",),
         ("half_open",),
         ("failed", 0, "back_end_unavailable"),

@@ -120,7 +120,7 @@ def test_a_rejection_is_an_answer(run: Run) -> None:
     """A back end that refuses is there: the circuit closes, and nobody waits for it."""
     clock = Clock()
     circuit = Circuit(sleep=clock.sleep, now=clock.now)
-    inner = Script([*unavailable(1), ExportRejected("no")])
+    inner = Script([*unavailable(3), ExportRejected("no")])
     retry = Retry(inner, RetryPolicy(), circuit, sleep=clock.sleep, random=lambda: 1.0, now=clock.now)
     with pytest.raises(ExportRejected):
         run(retry.send(b""))
@@ -164,7 +164,7 @@ def test_an_outage_is_told_once_and_so_is_its_end(run: Run, caplog: pytest.LogCa
 
     run(go())
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert "attempt 0" in caplog.text
+    assert "attempt 2" in caplog.text
 
 
 class Poisoned:
