@@ -80,6 +80,7 @@ class Circuit:
         """The back end answered."""
         self.successes += 1
         self.failures = 0
+        self._until_s = 0.0
         if self.state is not State.CLOSED:
             _log.info("the back end answers again")
             self._change(State.CLOSED)

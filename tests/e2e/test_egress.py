@@ -228,6 +228,19 @@ def test_refuses_everything(place: Place, books: Books) -> None:
     assert len(set(ids(place.spans()))) == 2
 
 
+@pytest.mark.parametrize("settings", [("--data-dir", ":memory:"), ()], ids=["in memory", "switched off"])
+def test_no_dead_letters(settings: tuple[str, ...], tmp_path: Path) -> None:
+    """A bridge without a data directory, or whose bound is 0, counts what was refused and keeps nothing."""
+    bound = {} if settings else {"EXPORT__DEAD_LETTER_BYTES": "0"}
+    with OtlpSink() as sink, running(tmp_path, sink, *settings, **bound) as service:
+        sink.answer = FORBIDDEN
+        Place(sink, service, tmp_path, "app", itertools.count()).send(1)
+        service.settle()
+        assert service.counts("pipeline_dropped_events") == Counter({("export_rejected",): 2})
+        assert service.counts("dead_letters_kept_spans") == service.counts("dead_letters_size_bytes") == Counter()
+    assert list(tmp_path.rglob("*.pb")) == []
+
+
 def replay(place: Place) -> None:
     """Send all dead letters again, beside the bridge that runs."""
     environment = place.service.process.environment

@@ -154,7 +154,13 @@ def test_a_straggler_closes_the_circuit(run: Run) -> None:
         request = scene.request()
         await settle()
         assert (len(scene.trying), scene.circuit.state) == (1, CLOSED)
-        request.cancel()
+        await scene.end(False)
+        await request
+        later = scene.request()
+        await scene.time.move(10.0)  # the wait of before is over with what it was for
+        assert len(scene.trying) == 1
+        await scene.end(True)
+        await later
 
     run(story())
 
