@@ -16,11 +16,11 @@ PROTO_TOOLS := grpcio-tools==1.63.2 mypy-protobuf==3.6.0 'setuptools<80'
 PROTO_OUT ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench proto engines clean
+.PHONY: help setup demo test check bench bench-client proto engines clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed  ## the package and its tools in .venv
 
@@ -38,6 +38,9 @@ check: setup  ## lint, format, types, layers
 
 bench: setup  ## speeds, as ratios in one run
 	@$(BIN)/python tests/bench/run.py $(ARGS)
+
+bench-client: setup  ## what the C++ client costs a device, beside ETDumpGen (needs the extra `aot`)
+	@$(BIN)/python tests/bench/client.py
 
 proto: $(PROTO_VENV)/.installed  ## generate otel_bridge/v1 anew
 	@PATH="$(CURDIR)/$(PROTO_VENV)/bin:$$PATH" $(PROTO_VENV)/bin/python -m grpc_tools.protoc -Iproto \

@@ -15,6 +15,7 @@ What can go wrong, drawn.
   + Unavailable           a retry helps, after `retry_after_s`
     - SpoolFull           no room for more events now
     - Draining            the bridge is stopping
+    - BodyStalled         the body of a request over HTTP stopped coming
     - BackEndUnavailable  the back end cannot be reached, or asks for patience
     - BridgeUnavailable   a client cannot reach its bridge, or is asked for patience
 
@@ -98,7 +99,7 @@ class BridgeRefused(Rejected):
 
     reason = "bridge_refused"
 
-    def __init__(self, message: str, *, code: str, reason: str | None = None) -> None:
+    def __init__(self, message: str, *, code: str = "", reason: str | None = None) -> None:
         super().__init__(message, reason=reason)
         self.code = code
 
@@ -125,6 +126,12 @@ class Draining(Unavailable):
     reason = "draining"
 
 
+class BodyStalled(Unavailable):
+    """The body of a request over HTTP stopped coming."""
+
+    reason = "body_stalled"
+
+
 class BackEndUnavailable(Unavailable):
     """The back end cannot be reached, or asks for patience."""
 
@@ -136,6 +143,6 @@ class BridgeUnavailable(Unavailable):
 
     reason = "bridge_unavailable"
 
-    def __init__(self, message: str, *, code: str, retry_after_s: float | None = None, reason: str | None = None) -> None:
+    def __init__(self, message: str, *, code: str = "", retry_after_s: float | None = None, reason: str | None = None) -> None:
         super().__init__(message, retry_after_s=retry_after_s, reason=reason)
         self.code = code

@@ -35,6 +35,7 @@ from otel_bridge.v1 import mapping_pb2
 from otel_bridge.wire.admission import Rules
 from otel_bridge.wire.http import http_app
 from otel_bridge.wire.intake import Intake
+from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.server import GrpcDoor, HttpDoor
 from otel_bridge.wire.servicers import mapping_handler, profiling_handler
 
@@ -93,18 +94,22 @@ class Bridge:
         intake = Intake(self._spool, rules, lambda name, version: self.registry.build_of(_TENANT, name, version), recorder)
         limit = config.server.max_request_bytes
 
+        served = Mappings(self.registry, self._missing, self._parking.uploaded)
+
         def count_grpc(outcome: str) -> None:
             recorder.request("grpc", outcome)
 
         handlers = (
             profiling_handler(intake, count_grpc),
-            mapping_handler(self.registry, self._missing, self._parking.uploaded, count_grpc),
+            mapping_handler(served, count_grpc),
         )
         self._grpc = GrpcDoor(handlers, limit)
         self._http = HttpDoor(
             http_app(
                 intake,
+                served,
                 max_request_bytes=limit,
+                read_timeout_s=config.server.read_timeout_s,
                 ready=lambda: self._ready,
                 metrics=self._provider.exposition,
                 count=lambda outcome: recorder.request("http", outcome),

@@ -12,6 +12,7 @@ from otel_bridge.cli.cells import cell, console
 from otel_bridge.cli.formats import declare, metadata_options
 from otel_bridge.cli.options import split_model
 from otel_bridge.cli.remote import connection_to, server_option
+from otel_bridge.mapping.disclosure import disclose
 from otel_bridge.mapping.document import default_build_id, digest, encode, to_json
 from otel_bridge.mapping.merge import merge
 from otel_bridge.mapping.pte import read_program
@@ -32,10 +33,17 @@ def mapping() -> None:
 
 def _describe_options(command: click.decorators.FC) -> click.decorators.FC:
     for option in (
+        click.option("--without-source", is_flag=True, help="Leave out source files and lines."),
+        click.option(
+            "--strip-prefix",
+            multiple=True,
+            metavar="DIR",
+            help="Take this folder off source paths, the longest that fits; repeatable.",
+        ),
         click.option(
             "--pte",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="The program: its kernels and XNNPACK nodes join the mapping, its SHA-256 is the build id.",
+            help="The program: its kernels and XNNPACK nodes join the mapping, and the build id is its own.",
         ),
         click.option(
             "--build-id",
@@ -68,11 +76,14 @@ def build(
     model_version: str,
     build_id: str | None,
     pte: Path | None,
+    strip_prefix: tuple[str, ...],
+    without_source: bool,
     metadata_struct: tuple[str, ...],
     metadata_schema: tuple[str, ...],
 ) -> None:
     """See the help above."""
     file = load_source(source, name=model_name, version=model_version, build_id=build_id, pte=pte)
+    file.mapping.CopyFrom(disclose(file.mapping, strip_prefix=strip_prefix, with_source=not without_source))
     file.mapping.CopyFrom(declare(file.mapping, metadata_struct, metadata_schema))
     try:
         output.write_bytes(write_file(file, output.name))
@@ -94,12 +105,15 @@ def upload(
     model_version: str,
     build_id: str | None,
     pte: Path | None,
+    strip_prefix: tuple[str, ...],
+    without_source: bool,
     replace: bool,
     server: str,
     as_json: bool,
 ) -> None:
     """See the help above."""
     file = load_source(source, name=model_name, version=model_version, build_id=build_id, pte=pte)
+    file.mapping.CopyFrom(disclose(file.mapping, strip_prefix=strip_prefix, with_source=not without_source))
     with connection_to(server) as bridge:
         done = bridge.call(bridge.mappings.PutMapping, pb.PutMappingRequest(file=file, replace=replace))
     if as_json:

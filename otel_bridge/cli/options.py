@@ -4,13 +4,14 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import click
 
 from otel_bridge.v1 import profiling_pb2 as pb
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Request: TypeAlias = pb.UploadETDumpRequest | pb.ExportEventsRequest
 
 MAX_UNIX_NS = 2**63 - 1
 """The latest time that int64 nanoseconds since 1970 can hold."""
@@ -136,16 +137,39 @@ def upload_of(
     Raises `click.ClickException` where the file cannot be read.
     """
     try:
-        request = pb.UploadETDumpRequest(etdump=path.read_bytes(), method=(method or "").encode())
+        etdump = path.read_bytes()
         modified_ns = path.stat().st_mtime_ns
     except OSError as error:
         raise click.ClickException(f"{path}: cannot be read: {error.strerror}") from error
+    return upload_from(
+        etdump,
+        modified_ns,
+        tick_ratio=tick_ratio,
+        counter_bits=counter_bits,
+        anchor=anchor,
+        ended_at=ended_at,
+        method=method,
+    )
+
+
+def upload_from(
+    etdump: bytes,
+    modified_ns: int | None,
+    *,
+    tick_ratio: tuple[int, int],
+    counter_bits: int,
+    anchor: tuple[int, int] | None,
+    ended_at: int | str | None,
+    method: str | None = None,
+) -> pb.UploadETDumpRequest:
+    """The same, for bytes that were last changed at `modified_ns`, nanoseconds since 1970; None: nobody knows."""
+    request = pb.UploadETDumpRequest(etdump=etdump, method=(method or "").encode())
     clock = request.stream.clocks.add(numerator=tick_ratio[0], denominator=tick_ratio[1], counter_bits=counter_bits)
     if anchor is not None:
         clock.anchor_ticks, clock.anchor_unix_ns = anchor
     if isinstance(ended_at, int):
         request.ended_at_unix_ns = ended_at
-    elif anchor is None:  # else it would say nothing but when the file was copied
+    elif anchor is None and modified_ns is not None:  # else it would say nothing but when the file was copied
         request.ended_at_unix_ns = min(max(modified_ns, 0), MAX_UNIX_NS)
     return request
 
@@ -156,7 +180,7 @@ def split_model(text: str) -> tuple[str, str]:
     return name, version
 
 
-def name_model(request: pb.UploadETDumpRequest, model: str | None, build_id: str | None = None) -> None:
+def name_model(request: Request, model: str | None, build_id: str | None = None) -> None:
     """Say which model ran: an alias NAME@VERSION, a build id, or both."""
     request.stream.model.build_id = (build_id or "").encode()
     if model:
@@ -164,7 +188,7 @@ def name_model(request: pb.UploadETDumpRequest, model: str | None, build_id: str
         request.stream.model.name, request.stream.model.version = name.encode(), version.encode()
 
 
-def add_resource(request: pb.UploadETDumpRequest, pairs: Iterable[tuple[str, str]]) -> None:
+def add_resource(request: Request, pairs: Iterable[tuple[str, str]]) -> None:
     """Add resource attributes."""
     for key, value in pairs:
         request.stream.resource.add(key=key.encode()).value.text = value.encode()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -45,6 +45,9 @@ _EXPORT = "/otel_bridge.v1.ProfilingService/ExportEvents"
 _RECONNECT_MAX_MS = 5_000  # gRPC's own bound is two minutes
 _MAX_DETAILS = 1_000
 
+Export: TypeAlias = "grpc.CallFuture[profiling_pb2.ExportEventsResponse]"
+"""An attempt to send events, under way."""
+
 Q = TypeVar("Q")
 A = TypeVar("A")
 
@@ -68,15 +71,15 @@ class Connection:
         server: str,
         *,
         token: str | Path | None = None,
-        ca: Path | None = None,
-        cert: Path | None = None,
-        key: Path | None = None,
+        ca: str | Path | None = None,
+        cert: str | Path | None = None,
+        key: str | Path | None = None,
         plain_token: bool = False,
         gzip: bool = False,
     ) -> None:
         address = read_address(server)
         self.server = address.target
-        self._credentials = _credentials(address, TlsFiles(ca, cert, key))
+        self._credentials = _credentials(address, TlsFiles(_path(ca), _path(cert), _path(key)))
         self._token: Token | None = open_token(token) if token is not None else None
         if self._token and self._credentials is None and not address.is_local and not plain_token:
             raise ConfigError(
@@ -155,7 +158,7 @@ class Connection:
             sleep(wait)
             attempt += 1
 
-    def begin_export(self, body: bytes, *, timeout_s: float) -> "grpc.CallFuture[profiling_pb2.ExportEventsResponse]":
+    def begin_export(self, body: bytes, *, timeout_s: float) -> Export:
         """One attempt to send a serialised `ExportEventsRequest`; what it raises later is for `failure`."""
         answer = profiling_pb2.ExportEventsResponse.FromString
         export = self.channel.unary_unary(_EXPORT, None, answer)  # without a serialiser: bytes go out as they are
@@ -197,6 +200,10 @@ def _credentials(address: Address, files: TlsFiles) -> grpc.ChannelCredentials |
     if address.is_tls is False and named:
         raise ConfigError(f"server: http:// is plain text, and ca, cert and key are for TLS; write https://{address.target}")
     return load_credentials(files) if address.is_tls or named else None
+
+
+def _path(file: str | Path | None) -> Path | None:
+    return Path(file) if file is not None else None
 
 
 def _status_details(call: grpc.Call) -> bytes:

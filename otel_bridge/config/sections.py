@@ -52,6 +52,9 @@ class ServerConfig(Section):
         least=4096,
         most=_LARGEST_MESSAGE_BYTES,
     )
+    read_timeout_s: Number = setting(
+        30.0, "How long the HTTP door waits for the next bytes of a body.", unit="seconds", above=0
+    )
     drain_s: Number = setting(10.0, "How long a stop waits for accepted events to leave.", unit="seconds", least=0)
     turn_away_s: Number = setting(
         0.0,

@@ -11,7 +11,7 @@ Invariants
 import io
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
 from otel_bridge.mapping.document import canonical
@@ -48,12 +48,18 @@ def read_etrecord(source: bytes | BinaryIO) -> pb.Mapping:
         None if handles is None else load_strictly(handles, "debug_handle_map"),
         None if delegates is None else load_strictly(delegates, "delegate_map"),
     )
+    alone = len(mapping.methods) == 1
+    name_operators(mapping, lambda method: _graph(archive, method, alone=alone))
+    return canonical(mapping)
+
+
+def name_operators(mapping: pb.Mapping, graph_of: Callable[[str], Graph | None]) -> None:
+    """Names the operators of all handles that can be told; `graph_of` gives a method's graph by its name, None: not known."""
     named = 0
     for method in mapping.methods:
-        graph = _graph(archive, method.name, alone=len(mapping.methods) == 1)
+        graph = graph_of(method.name)
         if graph is not None:
             named = _name_operators(method.instructions, graph, named)
-    return canonical(mapping)
 
 
 def tie(instructions: Iterable[pb.Instruction], graph: Graph) -> dict[int, list[Scope | None]]:

@@ -31,12 +31,14 @@ def shown(identifier: int | str) -> str:
 
 
 def described(value: object) -> str:
-    """What a value of parsed JSON is, in JSON's own words."""
+    """What a value of parsed JSON is, in JSON's own words; of any other value its type."""
     if isinstance(value, float) and not math.isfinite(value):
         return f"{value}, which is no JSON number or too large for one"
     if isinstance(value, str):
         return f"the string {quoted(value)}"
     if isinstance(value, list | dict):
         return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
+    if value is not None and not isinstance(value, int | float):
+        return f"a value of type {quoted(type(value).__name__)}"
     word = json.dumps(value)
     return word if value is None or isinstance(value, bool) else f"the number {word}"

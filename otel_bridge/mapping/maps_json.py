@@ -55,7 +55,7 @@ def mapping_of(debug_handle_map: object, delegate_map: object) -> pb.Mapping:
 
 def _read_delegates(methods: _Methods, delegate_map: object) -> None:
     for name, calls, where in object_at(delegate_map, "delegate_map", wanted="the delegate map"):
-        method = methods.setdefault(_text(name, where), {})
+        method = methods.setdefault(text_at(name, where), {})
         for key, call, place in object_at(calls, where, wanted="a method of the delegate map"):
             number = _instruction_id(key, place)
             method[number] = _delegate_call(number, call, place)
@@ -66,22 +66,22 @@ def _delegate_call(number: int, call: object, where: str) -> pb.Instruction:
     backend = members.get("name")
     if not isinstance(backend, str) or not backend:
         raise malformed(f"{where}.name", described(backend), "the name of the backend is a string of at least one character")
-    instruction = pb.Instruction(id=number, delegate=_text(backend, f"{where}.name"))
+    instruction = pb.Instruction(id=number, delegate=text_at(backend, f"{where}.name"))
     entries = members.get("delegate_map")
     for key, handles, place in object_at(
         {} if entries is None else entries, f"{where}.delegate_map", wanted="a debug handle map"
     ):
-        instruction.entries.append(typeless_entry(_text(key, place), list(_handles(handles, place))))
+        instruction.entries.append(typeless_entry(text_at(key, place), list(handles_at(handles, place))))
     return instruction
 
 
 def _read_handles(methods: _Methods, debug_handle_map: object) -> None:
     for name, instructions, where in object_at(debug_handle_map, "debug_handle_map", wanted="the debug handle map"):
-        method = methods.setdefault(_text(name, where), {})
+        method = methods.setdefault(text_at(name, where), {})
         for key, handles, place in object_at(instructions, where, wanted="a method of the debug handle map"):
             number = _instruction_id(key, place)
             if number in method:
-                method[number].handles.extend(_handles(handles if isinstance(handles, list) else [handles], place))
+                method[number].handles.extend(handles_at(handles if isinstance(handles, list) else [handles], place))
             elif isinstance(handles, list):
                 found = "a list of handles, which is a delegate call, and the delegate map names no backend for it"
                 raise malformed(place, found, f"{_REMAKE} (a kernel call has one handle, as a number)")
@@ -89,7 +89,8 @@ def _read_handles(methods: _Methods, debug_handle_map: object) -> None:
                 method[number] = pb.Instruction(id=number, handles=[handle])
 
 
-def _handles(value: object, where: str) -> Iterator[int]:
+def handles_at(value: object, where: str) -> Iterator[int]:
+    """The debug handles that an identifier or a delegate call stands for."""
     for index, item in enumerate(list_at(value, where, wanted="the value of an identifier")):
         handle = _handle(item, f"{where}[{index}]")
         if handle is not None:
@@ -111,7 +112,7 @@ def _instruction_id(key: str, where: str) -> int:
     raise malformed(where, f"the key {quoted(key)}", f"an instruction id is an integer from 0 to {MAX_INSTRUCTION_ID}")
 
 
-def _text(text: str, where: str) -> str:
+def text_at(text: str, where: str) -> str:
     """A text that protobuf can hold: JSON may write half of a surrogate pair."""
     try:
         text.encode()

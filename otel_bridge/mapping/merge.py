@@ -6,6 +6,7 @@ A mapping and the program it was made with, brought together.
 
 Invariants
 * Only what fits is merged: a program of another model is refused, with the first thing that differs.
+* Methods that call nothing, as those that give a constant (`constant_methods`), are in no map, and stay out.
 * Debug handle maps leave out the bodies of control flow, so a program with jumps may have more delegate calls than they.
 """
 
@@ -27,8 +28,8 @@ def merge(mapping: pb.Mapping, program: Program) -> pb.Mapping:
         if method.name not in methods:
             raise _foreign(f"methods[{named(method.name)}]", "a method that the program does not have")
         _merge_method(method, methods.pop(method.name), jumping=method.name in program.jumping)
-    if methods:
-        raise _foreign(f"methods[{named(min(methods))}]", "a method of the program that the mapping does not have")
+    if unknown := [name for name, method in methods.items() if method.instructions]:
+        raise _foreign(f"methods[{named(min(unknown))}]", "a method of the program that the mapping does not have")
     return canonical(result)
 
 

@@ -1,6 +1,8 @@
 """
 Operators and their source lines, from the JSON of an edge program (exir/serde/serialize.py), without torch.
 
+Graphs that are alive come in the same form (otel_bridge/aot/graphs.py), so what is read of them is decided here alone.
+
 Invariants
 * A call of a delegate is never an operator: its debug handle counts in another graph than those of the nodes in its module.
 * What a node does not say, or says in a form that is not known, stays unset. Operators describe; they never decide.
@@ -91,11 +93,11 @@ def _operator(node: object) -> pb.Operator | None:
 
 
 def _call(node: object) -> Call:
-    """The lowered module is the call's first argument, as JSON inside a JSON string."""
+    """The lowered module is the call's first argument: as JSON inside a JSON string, or loaded."""
     inputs = _at(node, "inputs")
-    text = _at(inputs[0], "arg", "as_string") if isinstance(inputs, list) and inputs else None
+    module = _at(inputs[0], "arg", "as_string") if isinstance(inputs, list) and inputs else None
     try:
-        module = load_quickly(text, "lowered module") if isinstance(text, str) else None
+        module = load_quickly(module, "lowered module") if isinstance(module, str) else module
     except MalformedMapping:
         module = None
     nodes = _at(module, "original_module", "graph_module", "graph", "nodes")

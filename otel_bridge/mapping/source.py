@@ -36,6 +36,10 @@ _ACCEPTED = (
 )
 
 
+_DOCUMENT = "mapping document"
+_BUILD = "send what `otel-bridge mapping build` writes, or let `otel-bridge mapping upload` read the file where it lies"
+
+
 def read_source(source: bytes | BinaryIO) -> pb.MappingFile:
     """
     The canonical file that a source makes, given as bytes or as an open, seekable file (weights stay unread).
@@ -61,6 +65,28 @@ def read_source(source: bytes | BinaryIO) -> pb.MappingFile:
     raise malformed("mapping source", _guess(data), _ACCEPTED)
 
 
+def read_document(data: bytes) -> pb.MappingFile:
+    """
+    The canonical file in a built document, and in nothing else: what may travel, since it holds no weights.
+
+    Raises `MalformedMapping`.
+    """
+    refuse_weights(data)
+    if data.startswith(_MAGIC):
+        return _read_binary(data)
+    if data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+        return _read_json(data, built=True)
+    raise malformed(_DOCUMENT, _guess(data), _BUILD)
+
+
+def refuse_weights(start: bytes) -> None:
+    """Raises `MalformedMapping` where something begins as an ETRecord or a program does: 8 bytes tell."""
+    if start.startswith(b"PK"):
+        raise malformed(_DOCUMENT, "a zip, such as an ETRecord, which may hold the model's weights", _BUILD)
+    if is_program(start):
+        raise malformed(_DOCUMENT, "an ExecuTorch program (.pte), which holds the model's weights", _BUILD)
+
+
 def write_file(file: pb.MappingFile, name: str) -> bytes:
     """The bytes of a built document for a file of that name: JSON where it ends in `.json`, else binary."""
     if name.lower().endswith(".json"):
@@ -82,10 +108,12 @@ def _read_binary(data: bytes) -> pb.MappingFile:
         raise malformed("mapping document", "bytes that are no MappingFile", "build it again") from error
 
 
-def _read_json(data: bytes) -> pb.MappingFile:
+def _read_json(data: bytes, *, built: bool = False) -> pb.MappingFile:
     value = load_strictly(data, "mapping source")
     keys = value if isinstance(value, dict) else {}
     if "debug_handle_map" in keys or "delegate_map" in keys:
+        if built:
+            raise malformed(_DOCUMENT, "JSON with maps of which nothing is built yet", _BUILD)
         return pb.MappingFile(mapping=canonical(maps_in(value)))
     if "mapping" in keys:
         return from_json(data.decode("utf-8-sig"))

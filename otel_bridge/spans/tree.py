@@ -149,6 +149,14 @@ def _settle(outer: list[int], stop: list[int], unsettled: list[int]) -> None:
         outer[position] = candidate
 
 
+def occurrences(batch: EventBatch) -> NDArray[np.uint32]:
+    """uint32[n]: how often the instruction of each row had been completed before; 0 outside any instruction."""
+    inside = np.flatnonzero(batch.instruction != NO_INSTRUCTION)
+    counted = np.zeros(len(batch), np.uint32)
+    counted[inside] = _calls(batch, batch.block_of, inside)[0]
+    return counted
+
+
 def _in_parts(batch: EventBatch) -> NDArray[np.bool_]:
     return np.array([block.part is not None for block in batch.blocks], np.bool_)
 

@@ -14,7 +14,7 @@ from otel_bridge.v1 import profiling_pb2 as pb
 
 def request_of(batch: EventBatch) -> pb.ExportEventsRequest:
     """An `ExportEvents` request with the events of a batch of one stream."""
-    request = pb.ExportEventsRequest(stream=_stream(batch.streams[0]), metadata=batch.payloads[1:])
+    request = pb.ExportEventsRequest(stream=stream_message(batch.streams[0]), metadata=batch.payloads[1:])
     for name in batch.names:
         if isinstance(name, int):
             request.identifiers.add(number=name)
@@ -48,7 +48,8 @@ def _deltas(start: NDArray[np.uint64], clock: NDArray[np.uint8]) -> NDArray[np.i
     return deltas.view(np.int64)
 
 
-def _stream(stream: Stream) -> pb.Stream:
+def stream_message(stream: Stream) -> pb.Stream:
+    """A stream as the wire has it."""
     model = pb.ModelRef(
         name=(stream.model.name or "").encode(),
         version=stream.model.version.encode(),

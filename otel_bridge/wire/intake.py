@@ -33,6 +33,7 @@ ADMIT_OFF_LOOP_BYTES = 65_536
 _MAX_SENT_NS = 2**63
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 
 class Watch(Protocol):
@@ -115,7 +116,7 @@ class Intake:
         Raises `Rejected` and `Unavailable`.
         """
         receipt = Receipt(self._now_ns(), _sent_ns(sent))
-        admitted = await _off_loop(body, lambda: self._admit_events(body, receipt))
+        admitted = await off_loop(body, lambda: self._admit_events(body, receipt))
         await self._keep(admitted)
         return pb.ExportEventsResponse(
             accepted=len(admitted.batch), rejected=_rejections(admitted.rejected), first_rejection=admitted.first_rejection
@@ -128,7 +129,7 @@ class Intake:
         Raises `Rejected` and `Unavailable`.
         """
         receipt = Receipt(self._now_ns(), _sent_ns(sent))
-        admitted = await _off_loop(body, lambda: self._admit_etdump(body, receipt))
+        admitted = await off_loop(body, lambda: self._admit_etdump(body, receipt))
         await self._keep(admitted)
         return pb.UploadETDumpResponse(
             accepted=len(admitted.batch),
@@ -169,7 +170,8 @@ def parse(message: type[M], body: bytes) -> M:
         ) from error
 
 
-async def _off_loop(body: bytes, work: Callable[[], Admitted]) -> Admitted:
+async def off_loop(body: bytes, work: Callable[[], T]) -> T:
+    """What comes of work on a body: in a thread where the body is large."""
     return await asyncio.to_thread(work) if len(body) > ADMIT_OFF_LOOP_BYTES else work()
 
 

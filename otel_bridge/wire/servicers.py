@@ -5,18 +5,17 @@ Requests are parsed in the method and not by gRPC, whose answer to an undecodabl
 learn that the fault is its own. Each method is an envelope: parse, call, translate the error.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
-from otel_bridge.errors import BridgeError, MalformedRequest
-from otel_bridge.mapping.registry import Registry
+from otel_bridge.errors import BridgeError
 from otel_bridge.v1 import mapping_pb2, profiling_pb2
-from otel_bridge.wire.intake import SENT_KEY, Intake, parse
+from otel_bridge.wire.intake import SENT_KEY, Intake, off_loop, parse
+from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.status import code_of, message_of, status_of
 
 _log = logging.getLogger(__name__)
@@ -30,9 +29,7 @@ Requests = Callable[[str], None]
 PROFILING = profiling_pb2.DESCRIPTOR.services_by_name["ProfilingService"].full_name
 MAPPING = mapping_pb2.DESCRIPTOR.services_by_name["MappingService"].full_name
 
-_TENANT = ""
-_MAX_PAGE = 1000
-_DEFAULT_PAGE = 100
+M = TypeVar("M", bound=Message)
 
 
 def profiling_handler(intake: Intake, count: Requests) -> Handler:
@@ -47,70 +44,25 @@ def profiling_handler(intake: Intake, count: Requests) -> Handler:
     return _handler(PROFILING, {"ExportEvents": export_events, "UploadETDump": upload_etdump}, count)
 
 
-def mapping_handler(
-    registry: Registry,
-    missing: Callable[[], list[mapping_pb2.MissingMapping]],
-    uploaded: Callable[[], None],
-    count: Requests,
-) -> Handler:
-    """
-    `otel_bridge.v1.MappingService`. The registry may wait for a disk, so it runs in a thread.
-
-    missing    builds and aliases without a mapping, ascending by ref
-    uploaded   told of each write
-    """
-
-    async def put(body: bytes, _context: Context) -> Message:
-        request = await asyncio.to_thread(parse, mapping_pb2.PutMappingRequest, body)
-        done = await asyncio.to_thread(registry.put, _TENANT, request.file, replace=request.replace)
-        uploaded()
-        return mapping_pb2.PutMappingResponse(digest=done.digest, build_id=done.build_id, created=done.created)
-
-    async def get(body: bytes, _context: Context) -> Message:
-        request = parse(mapping_pb2.GetMappingRequest, body)
-        entry = await asyncio.to_thread(registry.get, _TENANT, request.ref)
-        return mapping_pb2.GetMappingResponse(info=entry.info, mapping=entry.mapping)
-
-    async def page(body: bytes, _context: Context) -> Message:
-        request = parse(mapping_pb2.ListMappingsRequest, body)
-        size = _page_size(request.page_size)
-        found = await asyncio.to_thread(registry.page, _TENANT, request.page_token, size + 1)
-        more = found[size - 1].build_id if len(found) > size else ""
-        return mapping_pb2.ListMappingsResponse(mappings=found[:size], next_page_token=more)
-
-    async def list_missing(body: bytes, _context: Context) -> Message:
-        request = parse(mapping_pb2.ListMissingRequest, body)
-        size, after = _page_size(request.page_size), request.page_token.encode()
-        found = [each for each in missing() if each.ref.encode() > after]
-        more = found[size - 1].ref if len(found) > size else ""
-        return mapping_pb2.ListMissingResponse(missing=found[:size], next_page_token=more)
-
-    async def delete(body: bytes, _context: Context) -> Message:
-        request = parse(mapping_pb2.DeleteMappingRequest, body)
-        build = await asyncio.to_thread(registry.delete, _TENANT, request.ref)
-        return mapping_pb2.DeleteMappingResponse(build_id=build)
-
-    async def set_alias(body: bytes, _context: Context) -> Message:
-        request = parse(mapping_pb2.SetAliasRequest, body)
-        build, previous = await asyncio.to_thread(registry.set_alias, _TENANT, request.name, request.version, request.ref)
-        uploaded()
-        return mapping_pb2.SetAliasResponse(build_id=build, previous_build_id=previous or "")
-
+def mapping_handler(mappings: Mappings, count: Requests) -> Handler:
+    """`otel_bridge.v1.MappingService`."""
+    pb = mapping_pb2
     methods = {
-        "PutMapping": put,
-        "GetMapping": get,
-        "ListMappings": page,
-        "DeleteMapping": delete,
-        "SetAlias": set_alias,
-        "ListMissing": list_missing,
+        "PutMapping": _parsed(pb.PutMappingRequest, mappings.put),
+        "GetMapping": _parsed(pb.GetMappingRequest, mappings.get),
+        "ListMappings": _parsed(pb.ListMappingsRequest, mappings.page),
+        "DeleteMapping": _parsed(pb.DeleteMappingRequest, mappings.delete),
+        "SetAlias": _parsed(pb.SetAliasRequest, mappings.set_alias),
+        "ListMissing": _parsed(pb.ListMissingRequest, mappings.list_missing),
     }
     return _handler(MAPPING, methods, count)
 
 
-def _page_size(asked: int) -> int:
-    if asked > _MAX_PAGE:
-        raise MalformedRequest(f"page_size: is {asked}; at most {_MAX_PAGE} are allowed")
-    return asked or _DEFAULT_PAGE
+def _parsed(kind: type[M], method: Callable[[M], Awaitable[Message]]) -> Method:
+    async def call(body: bytes, _context: Context) -> Message:
+        return await method(await off_loop(body, lambda: parse(kind, body)))
+
+    return call
 
 
 def _handler(service: str, methods: Mapping[str, Method], count: Requests) -> Handler:

@@ -59,12 +59,16 @@ def retry_after_s(error: Exception) -> float | None:
     return wait * (1 + _JITTER * random.random())  # noqa: S311 - spreading load needs no secrecy
 
 
-def status_of(error: Exception) -> status_pb2.Status:
-    """The error as `google.rpc.Status`, with `ErrorInfo` (the reason) and, where a retry helps, `RetryInfo`."""
+def status_of(error: Exception, wait_s: float | None = None) -> status_pb2.Status:
+    """
+    The error as `google.rpc.Status`, with `ErrorInfo` (the reason) and, where a retry helps, `RetryInfo`.
+
+    wait_s   what `retry_after_s` gave, where the peer is told of it elsewhere, too
+    """
     details = []
     if isinstance(error, errors.BridgeError):
         details.append(error_details_pb2.ErrorInfo(reason=error.reason.upper(), domain="otel_bridge"))
-    wait = retry_after_s(error)
+    wait = wait_s if wait_s is not None else retry_after_s(error)
     if wait is not None:
         seconds, fraction = divmod(wait, 1)
         delay = Duration(seconds=math.floor(seconds), nanos=math.floor(fraction * 1e9))

@@ -152,3 +152,20 @@ def test_an_output_that_cannot_be_written(cli: Callable[..., Any], fixtures: Pat
     """An output that cannot be written is named with the reason."""
     source, output = fixtures / "xnnpack" / "maps.json", tmp_path / "none" / "out"
     assert cli("mapping", "build", source, "-o", output).error == f"{output}: cannot be written: No such file or directory"
+
+
+def test_source_paths_stay_at_home(cli: Callable[..., Any], fixtures: Path, tmp_path: Path) -> None:
+    """`--strip-prefix` takes a folder off source paths, `--without-source` leaves them out with their lines."""
+    source = fixtures / "mixed_ops" / "model.etrecord"
+
+    def told(*options: str) -> set[tuple[str, bool]]:
+        calls = [call for method in built(cli, tmp_path, source, *options).mapping.methods for call in method.instructions]
+        operators = [each for call in calls for known in call.operators for each in known.operators]
+        return {(each.file, bool(each.line)) for each in operators}
+
+    before = told()
+    assert before
+    assert all(file.startswith("models/") for file, _ in before)
+    assert told("--strip-prefix", "nowhere", "--strip-prefix", "models") == {(file[7:], line) for file, line in before}
+    assert told("--without-source") == {("", False)}
+    assert told("--without-source", "--strip-prefix", "models") == {("", False)}

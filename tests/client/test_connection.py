@@ -1,6 +1,5 @@
 """A connection: addresses, credentials, and what an answer means."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -16,7 +15,7 @@ from otel_bridge.export.retry import RetryPolicy
 from otel_bridge.v1 import mapping_pb2 as pb
 from otel_bridge.wire.status import status_of
 
-SECRET = "s3cret"
+WORD = "s3cret"
 QUICK = RetryPolicy(initial_s=0.01, max_s=0.01, max_elapsed_s=30.0)
 
 
@@ -24,13 +23,6 @@ QUICK = RetryPolicy(initial_s=0.01, max_s=0.01, max_elapsed_s=30.0)
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """One authority for all tests."""
     return make_certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture
-def bridge() -> Iterator[FaultyBridge]:
-    """A bridge that takes all."""
-    with FaultyBridge() as running:
-        yield running
 
 
 def ask(connection: Connection, retry: RetryPolicy = NO_RETRY) -> pb.SetAliasResponse:
@@ -62,12 +54,12 @@ def test_addresses_that_are_none(server: str) -> None:
 def test_a_token_does_not_travel_in_plain_text(server: str, *, is_allowed: bool) -> None:
     """Without TLS a token goes to this machine only, unless the user says so; the refusal does not show it."""
     if is_allowed:
-        Connection(server, token=SECRET)
+        Connection(server, token=WORD)
         return
     with pytest.raises(ConfigError, match="in plain text") as caught:
-        Connection(server, token=SECRET)
-    assert SECRET not in str(caught.value)
-    Connection(server, token=SECRET, plain_token=True)
+        Connection(server, token=WORD)
+    assert WORD not in str(caught.value)
+    Connection(server, token=WORD, plain_token=True)
 
 
 def test_what_does_not_fit(certificates: Certificates, tmp_path: Path) -> None:
@@ -88,7 +80,7 @@ def test_tls_and_token(certificates: Certificates) -> None:
     """Over TLS, with a certificate of its own, a call arrives with the bearer token and the time of sending beside it."""
     with FaultyBridge(tls=certificates, client_must_show=True) as bridge:
         own = {"cert": certificates.client, "key": certificates.client_key}
-        with Connection(bridge.address, token=SECRET, ca=certificates.authority, **own, gzip=True) as connection:
+        with Connection(bridge.address, token=WORD, ca=certificates.authority, **own, gzip=True) as connection:
             ask(connection)
         with (
             Connection(f"https://{bridge.address}", ca=certificates.authority) as stranger,
@@ -96,7 +88,7 @@ def test_tls_and_token(certificates: Certificates) -> None:
         ):
             ask(stranger)
     (call,) = bridge.received
-    assert call.metadata["authorization"] == f"Bearer {SECRET}"
+    assert call.metadata["authorization"] == f"Bearer {WORD}"
     assert call.metadata["otel-bridge-sent-unix-ns"].isdecimal()
     assert pb.SetAliasRequest.FromString(call.body).name == "net"
     assert caught.value.reason == UNREACHABLE
@@ -105,7 +97,7 @@ def test_tls_and_token(certificates: Certificates) -> None:
 def test_a_stranger_is_not_trusted(certificates: Certificates, tmp_path: Path) -> None:
     """A bridge whose certificate another authority signed gets no call, and no token."""
     other = make_certificates(tmp_path, name="other")
-    with FaultyBridge(tls=certificates) as bridge, Connection(bridge.address, token=SECRET, ca=other.authority) as connection:
+    with FaultyBridge(tls=certificates) as bridge, Connection(bridge.address, token=WORD, ca=other.authority) as connection:
         with pytest.raises(BridgeUnavailable):
             ask(connection)
         assert bridge.received == []

@@ -51,6 +51,7 @@ def test_what_needs_an_engine_can_be_followed(page: Path, tmp_path: Path) -> Non
             if block.engine is not None:
                 require(block.engine)
                 walk.step(block)
+        walk.finish()
 
 
 def test_no_block_escapes() -> None:
@@ -62,8 +63,8 @@ def test_no_block_escapes() -> None:
     assert len(comments) == sum(1 for block in blocks if block.how)
     assert {block.language for block in blocks} <= LANGUAGES
     known = {"", "background", *(f"not run: {reason}" for reason in REASONS)}
-    known |= {f"needs {engine}" for engine in ENGINES}
-    assert [str(block) for block in blocks if block.how not in known and block.file is None] == []
+    known |= {f"{each}needs {engine}" for each in ("", "background, ") for engine in ENGINES}
+    assert [str(block) for block in blocks if block.how not in known and not block.file and not block.shows] == []
 
 
 def test_what_is_not_run_cannot_be() -> None:

@@ -29,7 +29,7 @@ from otel_bridge.spans.reference import build
 from otel_bridge.spool.lot import LotLimits
 from otel_bridge.telemetry.instruments import INSTRUMENTS
 from otel_bridge.v1 import mapping_pb2, profiling_pb2
-from otel_bridge.wire.http import _PARAMETERS
+from otel_bridge.wire.query import UPLOAD_PARAMETERS
 from otel_bridge.wire.status import CODES
 
 PROTOCOL, ATTRIBUTES, OPERATIONS = "docs/protocol.md", "docs/attributes.md", "docs/operations.md"
@@ -190,7 +190,7 @@ def test_reasons_of_events_that_waited() -> None:
 
 def test_parameters_of_the_http_door() -> None:
     """The table of parameters has each one that the door takes, in its order."""
-    assert [row["parameter"] for row in table(PROTOCOL, "parameter", "value")] == [*_PARAMETERS, "resource.KEY"]
+    assert [row["parameter"] for row in table(PROTOCOL, "parameter", "value")] == [*UPLOAD_PARAMETERS, "resource.KEY"]
 
 
 def test_codes_of_errors() -> None:

@@ -118,7 +118,13 @@ def test_bad_files_in_one_command(service: Service, tmp_path: Path) -> None:
     assert first.startswith(f"Error: {files[1]}: the bridge at {service.grpc} answered INVALID_ARGUMENT: no ETDump")
     assert second.startswith(f"Error: {files[2]}: the bridge at {service.grpc} answered INVALID_ARGUMENT: the ETDump was cut")
     assert first.isprintable()
-    said = [json.loads(line) for line in done.stdout.splitlines()]
+    *said, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {name: last["summary"][name] for name in ("files", "sent", "refused", "unsent")} == {
+        "files": 4,
+        "sent": 2,
+        "refused": 2,
+        "unsent": 0,
+    }
     assert [each["file"] for each in said] == list(map(str, files))
     assert [each.get("accepted") for each in said] == [EVENTS, None, None, EVENTS]
     assert [f"Error: {each['error']}" for each in said if "error" in each] == [first, second]

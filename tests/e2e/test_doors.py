@@ -71,15 +71,16 @@ def test_events_by_grpc_arrive_once(model: str, service: Service, fixtures: Path
 
 
 def test_files_by_command_arrive_once(service: Service, fixtures: Path) -> None:
-    """Each event of files that `otel-bridge send` sends arrives as one span; --json says for each file what was accepted."""
+    """Each event of files that `otel-bridge send` sends arrives as one span; --json says for each what was taken."""
     files = [fixtures / "toy_backend_int" / name for name in ("run.etdp", "run10.etdp")]
     app = ("--resource", "service.name=command")
     done = otel_bridge("send", *files, "--model", "toy_backend_int@1", *app, "--json", "--server", service.grpc)
     assert (done.returncode, done.stderr) == (0, "")
-    counts = [json.loads(line) for line in done.stdout.splitlines()]
+    *counts, last = [json.loads(line) for line in done.stdout.splitlines()]
     assert [count["file"] for count in counts] == [str(file) for file in files]
     expected = [len(read(file.read_bytes(), Stream(b"x" * 16)).batch) for file in files]
     assert [count["accepted"] for count in counts] == expected
+    assert (last["summary"]["sent"], last["summary"]["accepted"], last["summary"]["refused"]) == (2, sum(expected), 0)
     assert_once(service, "command", sum(expected))
 
 

@@ -133,9 +133,15 @@ def test_refused(change: Callable[[pb.Method], object], where: str, found: str) 
 
 
 def test_a_method_more_is_refused() -> None:
-    """A program with a method that the mapping lacks is another one."""
+    """A program with a method that calls something, and that the mapping lacks, is another one."""
     with pytest.raises(MalformedMapping, match=r"methods\[extra\]: a method of the program"):
-        merge(ETRECORD, read_program(write_program(STEPS | {"extra": []})))
+        merge(ETRECORD, read_program(write_program(STEPS | {"extra": [Kernel("aten::add", "out")]})))
+
+
+def test_constant_methods() -> None:
+    """A method that calls nothing, as `get_dim` of a language model, is in no map, and stays out of the mapping."""
+    with_constant = write_program(STEPS | {"get_dim": []})
+    assert merge(ETRECORD, read_program(with_constant)) == merge(ETRECORD, read_program(write_program(STEPS)))
 
 
 def test_bodies_of_control_flow() -> None:

@@ -17,6 +17,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +28,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "tests" / "engines"
 BUILT = ROOT / ".engines"
+
+OLD_RELEASES = ("0.7.0", "1.0.0", "1.2.0", "1.4.1")
+"""Releases of ExecuTorch that the C++ client supports beside the installed one."""
 
 JAEGER_PACKAGE = "github.com/jaegertracing/jaeger/cmd/jaeger"
 
@@ -36,29 +42,41 @@ class EngineMissing(Exception):
 @cache
 def jaeger() -> Path:
     """Jaeger's program, v1.76.0 (Jaeger 2), built if it has to be: minutes, once. EngineMissing without Go."""
-    program = jaeger_program()
-    if program.exists():
-        return program
-    if shutil.which("go") is None:
-        raise EngineMissing("Go is not on PATH; install Go 1.24.6 or later to have Jaeger built")
-    BUILT.mkdir(exist_ok=True)
-    with (BUILT / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not program.exists():
-            _build(JAEGER_PACKAGE, SOURCES / "jaeger", program)
-    return program
+    return _built(JAEGER_PACKAGE, "jaeger", jaeger_program())
 
 
 def jaeger_program() -> Path:
     """Where Jaeger's program lies once it is built."""
-    sources = [SOURCES / "jaeger" / name for name in ("go.mod", "go.sum")]
-    key = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
-    return BUILT / f"jaeger-{key[:12]}"
+    return _place("jaeger", "go.mod", "go.sum")
+
+
+@cache
+def grpc_go() -> Path:
+    """A server of grpc-go (tests/engines/grpc_go), built if it has to be: half a minute, once. EngineMissing without Go."""
+    return _built(".", "grpc_go", _place("grpc_go", "go.mod", "go.sum", "main.go"))
 
 
 def jaeger_can_be_built() -> bool:
     """Whether `jaeger` would start a build: the program is not there, and Go is."""
     return not jaeger_program().exists() and shutil.which("go") is not None
+
+
+def _place(module: str, *sources: str) -> Path:
+    key = hashlib.sha256(b"".join((SOURCES / module / source).read_bytes() for source in sources)).hexdigest()
+    return BUILT / f"{module}-{key[:12]}"
+
+
+def _built(package: str, module: str, program: Path) -> Path:
+    if program.exists():
+        return program
+    if shutil.which("go") is None:
+        raise EngineMissing(f"Go is not on PATH; install Go 1.24.6 or later to have {module} built")
+    BUILT.mkdir(exist_ok=True)
+    with (BUILT / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.exists():
+            _build(package, SOURCES / module, program)
+    return program
 
 
 def _build(package: str, module: Path, program: Path) -> None:
@@ -89,7 +107,113 @@ def protoc() -> Path:
     return environment
 
 
-ENGINES = {each.__name__: each for each in (jaeger, executorch, protoc)}
+def cxx() -> Path:
+    """A C++17 compiler of this machine, with libraries of the sanitizers. EngineMissing without one."""
+    return _on_path("g++", "install g++ (Debian: apt-get install g++)")
+
+
+def cmake() -> Path:
+    """CMake. EngineMissing without it."""
+    return _on_path("cmake", "install CMake 3.19 or later (Debian: apt-get install cmake)")
+
+
+def cross_cxx() -> Path:
+    """A C++17 compiler for aarch64. EngineMissing without one."""
+    return _on_path("aarch64-linux-gnu-g++", "install it (Debian: apt-get install g++-aarch64-linux-gnu libc6-dev-arm64-cross)")
+
+
+def qemu_aarch64() -> Path:
+    """An emulator that runs programs for aarch64. EngineMissing without one."""
+    return _on_path("qemu-aarch64", "install it (Debian: apt-get install qemu-user)")
+
+
+def curl() -> Path:
+    """The command line tool curl. EngineMissing without it."""
+    return _on_path("curl", "install it (Debian: apt-get install curl)")
+
+
+def libcurl() -> Path:
+    """The `curl-config` of libcurl's development files. EngineMissing without them."""
+    return _on_path("curl-config", "install libcurl's development files (Debian: apt-get install libcurl4-openssl-dev)")
+
+
+def old_headers() -> Path:
+    """A folder with headers of older releases of ExecuTorch: RELEASE/executorch/include. EngineMissing without a network."""
+    kept = BUILT / "executorch-headers"
+    kept.mkdir(parents=True, exist_ok=True)
+    with (kept / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for release in OLD_RELEASES:
+            if not (kept / release).exists():
+                _fetch_headers(release, kept)
+    return kept
+
+
+def _fetch_headers(release: str, kept: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=kept) as folder:
+        # The headers are the same in every wheel of a release: one platform serves all machines.
+        platform = ["--only-binary=:all:", "--python-version=3.11", "--platform=manylinux_2_28_x86_64"]
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", *platform]
+        command += ["--dest", folder, f"executorch=={release}"]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            last = (done.stderr.strip() or "no word why").splitlines()[-1]
+            raise EngineMissing(f"`pip download executorch=={release}` failed: {last}; its headers are taken from its wheel")
+        part = Path(folder) / "unpacked"
+        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as archive:
+            archive.extractall(part, [name for name in archive.namelist() if name.startswith("executorch/include/")])
+        part.replace(kept / release)
+
+
+def kotlin() -> Path:
+    """A folder with the jars of Kotlin's compiler and library, for `java`. EngineMissing without Java, Maven or a network."""
+    for program in ("java", "mvn"):
+        _on_path(program, "install Java 17 or later and Maven (Debian: apt-get install default-jdk-headless maven)")
+    pom = SOURCES / "kotlin" / "pom.xml"
+    jars = BUILT / f"kotlin-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+    BUILT.mkdir(exist_ok=True)
+    with (BUILT / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not jars.exists():
+            _fetch_jars(pom, jars)
+    return jars
+
+
+def _fetch_jars(pom: Path, jars: Path) -> None:
+    part = jars.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={part}"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = (done.stdout.strip() or done.stderr.strip() or "no word why").splitlines()[0]
+        raise EngineMissing(f"`mvn dependency:copy-dependencies` failed: {last}; it needs the Kotlin of {pom.name}")
+    part.replace(jars)
+
+
+def _on_path(program: str, way_out: str) -> Path:
+    found = shutil.which(program)
+    if found is None:
+        raise EngineMissing(f"{program} is not on PATH; {way_out}")
+    return Path(found)
+
+
+ENGINES: dict[str, Callable[[], Path]] = {
+    each.__name__: each
+    for each in (
+        jaeger,
+        grpc_go,
+        executorch,
+        protoc,
+        cxx,
+        cmake,
+        cross_cxx,
+        qemu_aarch64,
+        curl,
+        libcurl,
+        old_headers,
+        kotlin,
+    )
+}
 
 
 def require(engine: str) -> Path:

@@ -5,8 +5,11 @@ A comment in front of a block says how it is tested, where that differs from the
 
     <!-- test: background -->       it runs while the rest of the page does
     <!-- test: file NAME -->        it is also written to that file
+    <!-- test: shows FILE -->       it is that file of the checkout, which other tests compile and run
     <!-- test: needs ENGINE -->     it is run apart, where there is that engine (support/engines.py)
     <!-- test: not run: REASON -->  it needs what a test does not have; REASONS says what such a block may hold
+
+The first two may stand together with the third: `<!-- test: file NAME, needs ENGINE -->`.
 """
 
 import re
@@ -22,6 +25,7 @@ REASONS = {
     "docker": re.compile(r"docker (run|compose|build) "),
     "install": re.compile(r"(python3? -m venv|\.venv/bin/pip install|\.venv/bin/otel-bridge --version)\b"),
     "make": re.compile(r"make [a-z]+\b"),
+    "phone": re.compile(r"(adb|sh scripts/build_android_library\.sh|EXECUTORCH_ANDROID_PROFILING=ON sh|cmake) "),
 }
 """Why a block is not run -> what each of its commands must begin with, so that nothing else hides behind the reason."""
 
@@ -52,12 +56,22 @@ class Block:
     @property
     def engine(self) -> str | None:
         """The engine that it needs."""
-        return self.how.removeprefix("needs ") if self.how.startswith("needs ") else None
+        return self.how.rpartition("needs ")[2] if re.match(r"(.+, )?needs ", self.how) else None
 
     @property
     def file(self) -> str | None:
         """The file that it is written to."""
-        return self.how.removeprefix("file ") if self.how.startswith("file ") else None
+        return self.how.removeprefix("file ").partition(", needs ")[0] if self.how.startswith("file ") else None
+
+    @property
+    def shows(self) -> str | None:
+        """The file that it is."""
+        return self.how.removeprefix("shows ") if self.how.startswith("shows ") else None
+
+    @property
+    def in_background(self) -> bool:
+        """Whether it runs while the rest of the page does."""
+        return self.how.partition(", needs ")[0] == "background"
 
 
 def blocks_of(page: Path) -> list[Block]:

@@ -44,11 +44,18 @@ Methods = Mapping[str, Sequence[Step]]
 
 
 def write_program(
-    methods: Methods, *, chains: int = 1, identifier: bytes = b"ET12", header_bytes: int = 32, plan_references: int = 1
+    methods: Methods,
+    *,
+    chains: int = 1,
+    identifier: bytes = b"ET12",
+    header_bytes: int = 32,
+    plan_references: int = 1,
+    named: Sequence[tuple[str | bytes, bytes]] = (),
 ) -> bytes:
     """
     A program with these methods. Calls that are one object are of one delegate.
 
+    named             named data: (key, value), each in a segment of its own
     header_bytes      of the extended header: 32, or 24 without the size of the segments; 0: none, and no segments
     plan_references   how often each method stands in the vector of methods, by references to one table
     """
@@ -60,15 +67,18 @@ def write_program(
     places = {id(call): place for group in (segments, inline) for place, call in enumerate(group)}
     plans = [_plan(builder, name, steps, places, chains) for name, steps in methods.items()]
     data = [_data(builder, call.payload) for call in inline]
-    ranges, segment_data = _lay_out([call.payload for call in segments])
+    ranges, segment_data = _lay_out([*(call.payload for call in segments), *(value for _, value in named)])
     segment_tables = [_segment(builder, offset, size) for offset, size in ranges]
-    vectors = (plans * plan_references, data, segment_tables)
-    plan_vector, data_vector, segment_vector = (_tables(builder, items) for items in vectors)
+    keys = [_named(builder, key, len(segments) + number) for number, (key, _) in enumerate(named)]
+    vectors = (plans * plan_references, data, segment_tables, keys)
+    plan_vector, data_vector, segment_vector, key_vector = (_tables(builder, items) for items in vectors)
     builder.StartObject(8)
     builder.PrependUint32Slot(0, 0, 0)
     builder.PrependUOffsetTRelativeSlot(1, plan_vector, 0)
     builder.PrependUOffsetTRelativeSlot(3, data_vector, 0)
     builder.PrependUOffsetTRelativeSlot(4, segment_vector, 0)
+    if named:
+        builder.PrependUOffsetTRelativeSlot(7, key_vector, 0)
     builder.Finish(builder.EndObject(), file_identifier=identifier)
     program = bytes(builder.Output())
     return _framed(program, segment_data, header_bytes) if header_bytes else program
@@ -176,6 +186,14 @@ def _segment(builder: flatbuffers.Builder, offset: int, size: int) -> int:
     builder.StartObject(2)
     builder.PrependUint64Slot(0, offset, 0)
     builder.PrependUint64Slot(1, size, 0)
+    return int(builder.EndObject())
+
+
+def _named(builder: flatbuffers.Builder, key: str | bytes, segment: int) -> int:
+    text = builder.CreateString(key)
+    builder.StartObject(2)
+    builder.PrependUOffsetTRelativeSlot(0, text, 0)
+    builder.PrependUint32Slot(1, segment, 0)
     return int(builder.EndObject())
 
 

@@ -8,6 +8,7 @@ A page walked as a reader would: block by block, in a terminal, in the checkout.
 * `json`     parsed; a mapping, or the source of one, is read as such.
 * `toml`     parsed; a configuration that is no file is loaded, entry points are offered to the blocks that follow.
 * `proto`    each line stands in the protocol files.
+* `kotlin`, `swift`, `cpp`   the file that the comment in front names, to the letter.
 * `text`     a picture.
 
 The walk has a folder of its own in which the checkout shows through, ports of its own (those that the page names are
@@ -33,7 +34,7 @@ from support.processes import LOOPBACK, Process, free_ports
 from otel_bridge.config.load import load
 from otel_bridge.mapping.source import read_source
 
-LANGUAGES = frozenset({"console", "sh", "python", "json", "toml", "proto", "text"})
+LANGUAGES = frozenset({"console", "sh", "python", "json", "toml", "proto", "text", "kotlin", "swift", "cpp"})
 
 # The program itself; only the bridge that it talks to by default is the one of this walk.
 _PROGRAM = """\
@@ -42,7 +43,7 @@ from otel_bridge.cli.main import main, otel_bridge
 
 server = {{"server": "{server}"}}
 mapping = dict.fromkeys(("upload", "list", "show", "delete", "alias", "missing"), server)
-otel_bridge.context_settings["default_map"] = {{"send": server, "mapping": mapping}}
+otel_bridge.context_settings["default_map"] = {{"send": server, "watch": server, "mapping": mapping}}
 if __name__ == "__main__":  # a decoder's process imports this again
     main()
 """
@@ -87,7 +88,7 @@ class Walk:
         text = self._to_walk(block.text)
         if block.file:
             (self._folder / block.file).write_text(text)
-        if block.how == "background":
+        if block.in_background:
             self._start(block)
         elif block.language == "console":
             for command, shown in dialogue(block.text):
@@ -178,11 +179,21 @@ class Walk:
         unknown = [line for line in text.splitlines() if _one_space(line) not in known]
         assert unknown == [], f"{block}: no protocol file says so"
 
+    def _compare(self, block: Block, text: str) -> None:
+        assert block.shows is not None, f"{block}: the page does not say which file this is"
+        assert text == (ROOT / block.shows).read_text(), f"{block}: {block.shows} is not what the page shows"
+
     def _look(self, _block: Block, _text: str) -> None:
         """A picture."""
 
 
-_READ = {"json": Walk._read_json, "toml": Walk._read_toml, "proto": Walk._read_proto, "text": Walk._look}
+_READ = {
+    "json": Walk._read_json,
+    "toml": Walk._read_toml,
+    "proto": Walk._read_proto,
+    "text": Walk._look,
+    **dict.fromkeys(("kotlin", "swift", "cpp"), Walk._compare),
+}
 
 
 def dialogue(text: str) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
@@ -15,9 +15,11 @@ from support.spools import spool_of
 from otel_bridge.mapping.memory import MemoryRegistry
 from otel_bridge.model.events import EventBatch
 from otel_bridge.spool.memory import MemorySpool
+from otel_bridge.v1.mapping_pb2 import MissingMapping
 from otel_bridge.wire.admission import BuildOf
 from otel_bridge.wire.http import http_app
 from otel_bridge.wire.intake import Intake
+from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.server import GrpcDoor, HttpDoor
 from otel_bridge.wire.servicers import mapping_handler, profiling_handler
 
@@ -82,14 +84,22 @@ Opened = Callable[..., AbstractAsyncContextManager[Doors]]
 
 @asynccontextmanager
 async def _opened(
-    *, limit_bytes: int = 1 << 20, spool_bytes: int = 1 << 20, build_of: BuildOf | None = None
+    *,
+    limit_bytes: int = 1 << 20,
+    spool_bytes: int = 1 << 20,
+    build_of: BuildOf | None = None,
+    read_timeout_s: float = 30.0,
+    missing: Sequence[MissingMapping] = (),
 ) -> AsyncIterator[Doors]:
     spool, tally, registry = spool_of(spool_bytes), Tally(), MemoryRegistry()
     intake = Intake(spool, ANYTHING, build_of or (lambda name, version: registry.build_of("", name, version)), tally)
-    handlers = (profiling_handler(intake, tally.request), mapping_handler(registry, list, lambda: None, tally.request))
+    mappings = Mappings(registry, lambda: list(missing), lambda: None)
+    handlers = (profiling_handler(intake, tally.request), mapping_handler(mappings, tally.request))
     app = http_app(
         intake,
+        mappings,
         max_request_bytes=limit_bytes,
+        read_timeout_s=read_timeout_s,
         ready=lambda: doors.ready,
         metrics=lambda: b"a_metric 1\n",
         count=tally.request,

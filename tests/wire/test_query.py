@@ -5,7 +5,7 @@ from support.requests import is_clear
 
 from otel_bridge.errors import MalformedRequest
 from otel_bridge.v1 import profiling_pb2 as pb
-from otel_bridge.wire.http import upload_request
+from otel_bridge.wire.query import upload_request
 
 
 def an_upload(**stream: object) -> pb.UploadETDumpRequest:

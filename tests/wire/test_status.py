@@ -12,8 +12,12 @@ from otel_bridge import errors
 from otel_bridge.wire.status import CODES, RETRY_AFTER_S, code_of, message_of, retry_after_s, status_of
 
 ERRORS: list[type[errors.BridgeError]] = [
-    kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.BridgeError)
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, errors.BridgeError) and kind not in {errors.BridgeRefused, errors.BridgeUnavailable}
 ]
+"""All but those that a client raises: no bridge answers with them."""
+
 RETRYABLE_GRPC = {grpc.StatusCode.UNAVAILABLE}
 """Of the codes in use, those that OTLP clients and gRPC's own retries take for "try again"."""
 RETRYABLE_HTTP = {429, 502, 503, 504}

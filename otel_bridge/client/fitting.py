@@ -1,0 +1,119 @@
+"""
+Requests that are not too large.
+
+Invariants
+* What is over a limit is divided between blocks. One inference that alone is over it goes in parts (docs/protocol.md, "Parts"),
+  whose occurrences are counted over the whole inference. An event that alone is over it is given up, and the rest goes on.
+* Each request carries the names and payloads that it uses, and no others.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otel_bridge.model.events import Block, EventBatch, Part
+from otel_bridge.spans.tree import occurrences
+from otel_bridge.v1 import profiling_pb2 as pb
+from otel_bridge.wire.codec import request_of
+
+_MAX_BLOCKS = 1 << 16  # wire/admission.py
+_MAX_EVENTS = 1 << 20
+_HEADROOM_BYTES = 512  # for the sequence number and the report of drops, which are not known when a request is measured
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one request: bytes before compression; events, which only a single larger inference may exceed."""
+
+    max_bytes: int
+    max_events: int = _MAX_EVENTS
+
+
+def fit(batch: EventBatch, head: pb.Stream, limits: Limits, give_up: Callable[[int], None]) -> list[pb.ExportEventsRequest]:
+    """
+    Requests with the events of a batch, in order, with the stream `head`; parts are numbered from that of the batch's block.
+
+    `give_up` is told of events that are too large alone.
+    """
+    request = _within(batch, head, limits)
+    if request is not None:
+        return [request]
+    if len(batch.blocks) > 1:
+        half = len(batch.blocks) // 2
+        return [
+            each
+            for blocks in (slice(0, half), slice(half, len(batch.blocks)))
+            for each in fit(_take_blocks(batch, blocks), head, limits, give_up)
+        ]
+    return _Divided(batch, head, limits, give_up).requests()
+
+
+class _Divided:
+    """One inference, or one part of it, in parts."""
+
+    def __init__(self, batch: EventBatch, head: pb.Stream, limits: Limits, give_up: Callable[[int], None]) -> None:
+        (self._block,) = batch.blocks
+        self._whole = self._block.part or Part(0, last=True, first_event=0)
+        self._batch = batch if self._block.part is not None else replace(batch, occurrence=occurrences(batch))
+        self._head, self._limits, self._give_up = head, limits, give_up
+        self._made: list[pb.ExportEventsRequest] = []
+
+    def requests(self) -> list[pb.ExportEventsRequest]:
+        """The parts, in order."""
+        self._halve(0, len(self._batch))
+        if self._made and self._whole.last:
+            self._made[-1].blocks[0].part.last = True
+        return self._made
+
+    def _halve(self, first: int, last: int) -> None:
+        part = Part(self._whole.number + len(self._made), last=False, first_event=self._whole.first_event + first)
+        request = _within(_take_rows(self._batch, first, last, replace(self._block, part=part)), self._head, self._limits)
+        if request is not None:
+            self._made.append(request)
+        elif last - first <= 1:
+            self._give_up(last - first)
+        else:
+            middle = (first + last) // 2
+            self._halve(first, middle)
+            self._halve(middle, last)
+
+
+def _within(batch: EventBatch, head: pb.Stream, limits: Limits) -> pb.ExportEventsRequest | None:
+    """The request of a batch; None: it is too large."""
+    if len(batch.blocks) > _MAX_BLOCKS or len(batch) > _MAX_EVENTS:
+        return None
+    request = request_of(_prune(batch))
+    request.stream.CopyFrom(head)
+    return request if request.ByteSize() + _HEADROOM_BYTES <= limits.max_bytes else None
+
+
+_COLUMNS = ("kind", "instruction", "chain", "name", "start", "duration", "clock", "metadata")
+
+
+def _take_blocks(batch: EventBatch, blocks: slice) -> EventBatch:
+    bounds = batch.bounds[blocks.start : blocks.stop + 1]
+    return _slice(batch, int(bounds[0]), int(bounds[-1]), batch.blocks[blocks], bounds - bounds[0])
+
+
+def _take_rows(batch: EventBatch, first: int, last: int, block: Block) -> EventBatch:
+    return _slice(batch, first, last, (block,), np.array([0, last - first], np.int64))
+
+
+def _slice(batch: EventBatch, first: int, last: int, blocks: tuple[Block, ...], bounds: NDArray[np.int64]) -> EventBatch:
+    columns = {column: getattr(batch, column)[first:last] for column in _COLUMNS}
+    occurrence = batch.occurrence[first:last] if batch.occurrence is not None else None
+    return replace(batch, blocks=blocks, bounds=bounds, occurrence=occurrence, **columns)
+
+
+def _prune(batch: EventBatch) -> EventBatch:
+    names, name = np.unique(batch.name, return_inverse=True)
+    payloads, metadata = np.unique(np.concatenate((np.zeros(1, np.uint32), batch.metadata)), return_inverse=True)
+    return replace(
+        batch,
+        names=tuple(batch.names[each] for each in names.tolist()),
+        payloads=tuple(batch.payloads[each] for each in payloads.tolist()),
+        name=name.astype(np.uint32),
+        metadata=metadata[1:].astype(np.uint32),
+    )

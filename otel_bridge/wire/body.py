@@ -1,0 +1,178 @@
+"""
+The body of an HTTP request, as it was before the client compressed it.
+
+Invariants
+* No more than the limit is held, whatever a body would become and however much follows it.
+* A body is one member: of what follows its end nothing is read as if it were part of it.
+* Nobody waits for ever for bytes that do not come, and no bomb keeps the event loop: it is inflated step by step.
+"""
+
+import asyncio
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from starlette.types import Receive
+
+from otel_bridge.errors import BodyStalled, MalformedRequest, TooLarge
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_STEP_BYTES = 1 << 20
+_ZSTD_WINDOW_LOG = 23
+"""8 MiB: the most that a sender may ask for (RFC 9659)."""
+
+
+class Disconnected(Exception):
+    """The client went away before its body was there."""
+
+
+async def read_body(
+    receive: Receive,
+    encoding: str,
+    limit_bytes: int,
+    patience_s: float,
+    check_start: Callable[[bytes], None] = lambda _start: None,
+) -> bytes:
+    """
+    The body, decompressed as `encoding` (the header Content-Encoding, "" where there is none) says.
+
+    patience_s    longest wait for the next bytes
+    check_start   shown what is there after each step; may raise, so that the rest need not come
+
+    Raises `TooLarge`, `MalformedRequest`, `BodyStalled`, `Disconnected`.
+    """
+    step_bytes = min(_STEP_BYTES, limit_bytes + 1)
+    stream = _stream_of(encoding.lower() or "identity", step_bytes)
+    body = bytearray()
+    more = True
+    while more:
+        chunk, more = await _next_chunk(receive, patience_s, len(body))
+        for piece in stream.pieces(chunk):
+            body += piece
+            if len(body) > limit_bytes:
+                raise TooLarge(f"the body is over {limit_bytes} bytes; send less at once, or raise server.max_request_bytes")
+            if len(piece) == step_bytes:
+                await asyncio.sleep(0)
+        if stream.surplus:
+            raise MalformedRequest(
+                f"the body goes on after its {stream.name} ended, {len(body)} bytes decompressed; send one {stream.unit}"
+            )
+        check_start(bytes(body[:64]))
+    if not stream.ended:
+        raise MalformedRequest(f"the {stream.name} body ends early, after {len(body)} decompressed bytes; send it whole")
+    return bytes(body)
+
+
+async def _next_chunk(receive: Receive, patience_s: float, had: int) -> tuple[bytes, bool]:
+    """The next bytes, and whether more follow."""
+    try:
+        async with asyncio.timeout(patience_s):
+            message = await receive()
+    except TimeoutError:
+        raise BodyStalled(
+            f"no byte of the body came for {patience_s:g} s (server.read_timeout_s), {had} bytes are there; send it again"
+        ) from None
+    if message["type"] == "http.disconnect":
+        raise Disconnected
+    return message.get("body", b""), message.get("more_body", False)
+
+
+class _Stream(Protocol):
+    """Turns the chunks of a body into pieces of what it was before, each of `step_bytes` at most if it is inflated."""
+
+    name: str
+    unit: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether the body may end here."""
+
+    @property
+    def surplus(self) -> bytes:
+        """What came after the end."""
+
+    def pieces(self, chunk: bytes) -> Iterator[bytes]:
+        """What the chunk becomes."""
+
+
+def _stream_of(encoding: str, step_bytes: int) -> _Stream:
+    if encoding not in _STREAMS:
+        raise MalformedRequest(f"header Content-Encoding: is none of {', '.join(_STREAMS)}; send one of these")
+    return _STREAMS[encoding](step_bytes)
+
+
+class _Identity:
+    name, unit, ended, surplus = "identity", "body", True, b""
+
+    def __init__(self, step_bytes: int) -> None:
+        """Nothing is inflated."""
+
+    def pieces(self, chunk: bytes) -> Iterator[bytes]:
+        yield chunk
+
+
+class _Gzip:
+    name, unit = "gzip", "gzip member"
+
+    def __init__(self, step_bytes: int) -> None:
+        self._step_bytes = step_bytes
+        self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+
+    @property
+    def ended(self) -> bool:
+        return self._inflate.eof
+
+    @property
+    def surplus(self) -> bytes:
+        return self._inflate.unused_data
+
+    def pieces(self, chunk: bytes) -> Iterator[bytes]:
+        full = True
+        while chunk or full:  # a full piece may leave some of the output behind
+            try:
+                piece = self._inflate.decompress(chunk, self._step_bytes)
+            except zlib.error as error:
+                raise _not_as_said(self.name, error) from error
+            chunk = self._inflate.unconsumed_tail
+            full = len(piece) == self._step_bytes
+            yield piece
+
+
+class _Zstd:
+    name, unit = "zstd", "zstd frame"
+
+    def __init__(self, step_bytes: int) -> None:
+        self._step_bytes = step_bytes
+        self._inflate = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG})
+        self._surplus = b""
+
+    @property
+    def ended(self) -> bool:
+        return self._inflate.eof
+
+    @property
+    def surplus(self) -> bytes:
+        return self._surplus or self._inflate.unused_data
+
+    def pieces(self, chunk: bytes) -> Iterator[bytes]:
+        if self._inflate.eof:
+            self._surplus = chunk
+            return
+        try:
+            yield self._inflate.decompress(chunk, self._step_bytes)
+            while not self._inflate.eof and not self._inflate.needs_input:
+                yield self._inflate.decompress(b"", self._step_bytes)
+        except zstd.ZstdError as error:
+            raise _not_as_said(self.name, error) from error
+
+
+def _not_as_said(name: str, error: Exception) -> MalformedRequest:
+    return MalformedRequest(f"the body is not {name}, as its Content-Encoding says: {error}")
+
+
+_STREAMS: dict[str, Callable[[int], _Stream]] = {"identity": _Identity, "gzip": _Gzip, "zstd": _Zstd}
