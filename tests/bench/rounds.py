@@ -3,9 +3,19 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 ROUND_S = 0.02
 """Each turn repeats its subject for at least this long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured thing: its name, unit, and a value a round."""
+
+    name: str
+    unit: str
+    values: Sequence[float]
 
 
 def take_turns(subjects: Mapping[str, Callable[[], object]], per: int, rounds: int = 15) -> dict[str, list[float]]:

@@ -1,0 +1,59 @@
+"""Requests as devices send them, made from real captures: what the benchmarks are fed with."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from otel_bridge.etdump.read import read
+from otel_bridge.mapping.cache import CompiledMappings
+from otel_bridge.mapping.memory import MemoryRegistry
+from otel_bridge.mapping.source import read_source
+from otel_bridge.metadata.table import Decoders
+from otel_bridge.model.events import BlockKind, EventBatch, concatenate
+from otel_bridge.model.stream import Anchor, Clock, ModelRef, Stream
+from otel_bridge.pipeline.stages import Stages
+from otel_bridge.wire.admission import Rules
+from otel_bridge.wire.codec import request_of
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+RULES = Rules(lambda _key: True, lambda _key: True, 300 * 10**9)
+DEVICES = 16
+
+
+def prepare(model: str, capture: str) -> tuple[EventBatch, Stages]:
+    """A capture as a batch, and stages that know its mapping."""
+    registry = MemoryRegistry()
+    put = registry.put("", read_source((FIXTURES / model / "model.etrecord").read_bytes()))
+    stream = Stream(stream_id=bytes(range(16)), model=ModelRef(model, "1"), build=put.build_id, ended_ns=10**18)
+    batch = read((FIXTURES / model / capture).read_bytes(), stream).batch
+    return batch, Stages(CompiledMappings(registry, 1 << 20), Decoders(), 1 << 26)
+
+
+def requests_of(model: str, capture: str, events: int, build: str | None = None) -> list[bytes]:
+    """
+    Serialised requests of at most so many events each, of whole inferences where one fits; each is of a device of its own.
+
+    `build` names the model's build; None: the devices know its name and version alone.
+    """
+    whole, _ = prepare(model, capture)
+    whole = concatenate([whole] * -(-events // len(whole)))
+    made = []
+    for device in range(DEVICES):
+        clock = Clock(anchor=Anchor(0, 10**18))
+        named = ModelRef(model, "1", build)
+        stream = replace(whole.streams[0], stream_id=bytes([device + 1]) * 16, clocks=(clock,), model=named)
+        batch = replace(_cut(whole, events), streams=(stream,))
+        made.append(request_of(batch).SerializeToString())
+    return made
+
+
+def _cut(batch: EventBatch, events: int) -> EventBatch:
+    """As many inferences as fit into so many events, or the first events of one that does not."""
+    first = next(index for index, block in enumerate(batch.blocks) if block.kind is BlockKind.EXECUTE)
+    begin = int(batch.bounds[first])
+    last = max(int((batch.bounds <= begin + events).sum()) - 1, first + 1)
+    bounds = (batch.bounds[first : last + 1] - begin).clip(max=events)
+    rows = slice(begin, begin + int(bounds[-1]))
+    names = ("kind", "instruction", "chain", "name", "start", "duration", "clock", "metadata")
+    columns = {name: getattr(batch, name)[rows] for name in names}
+    kept = tuple(replace(block, position=position, stream=0) for position, block in enumerate(batch.blocks[first:last]))
+    return replace(batch, blocks=kept, bounds=bounds, **columns)
