@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from otel_bridge.mapping.resolve import Attribution
 from otel_bridge.mapping.xnnpack_order import Node, Orders, Plan, plan_of
 from otel_bridge.model.events import EventBatch, EventKind
-from otel_bridge.spans.tails import distinct
+from otel_bridge.spans.distinct import distinct
 from otel_bridge.spans.tree import NOWHERE, Tree
 
 

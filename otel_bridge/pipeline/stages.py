@@ -31,12 +31,12 @@ from otel_bridge.spans import attributes as at
 from otel_bridge.spans.compile import Template, Templates
 from otel_bridge.spans.counters import Counters, gather
 from otel_bridge.spans.describe import Face, describe, describe_root
+from otel_bridge.spans.distinct import distinct
 from otel_bridge.spans.encode import span_attributes
 from otel_bridge.spans.ids import trace_ids
 from otel_bridge.spans.inference import Inference, inference_of, is_shared
 from otel_bridge.spans.place import Timeline
 from otel_bridge.spans.scene import Decoded, Scene, resource_of
-from otel_bridge.spans.tails import distinct
 from otel_bridge.spans.tree import Tree, grow
 
 _ORDERED_EVENTS = 1 << 18

@@ -88,7 +88,14 @@ def span_ids(places: NDArray[np.uint64], keys: NDArray[np.uint64]) -> NDArray[np
     but for the one place in 2^64 that would get 0.
     """
     mixed = places + keys[:, 0]
-    mixed = (mixed ^ (mixed >> _S30)) * _M1
-    mixed = (mixed ^ (mixed >> _S27)) * _M2
-    mixed = mixed ^ (mixed >> _S31) ^ keys[:, 1]
-    return np.where(mixed == 0, np.uint64(1), mixed)
+    shifted = mixed >> _S30
+    mixed ^= shifted
+    mixed *= _M1
+    np.right_shift(mixed, _S27, out=shifted)
+    mixed ^= shifted
+    mixed *= _M2
+    np.right_shift(mixed, _S31, out=shifted)
+    mixed ^= shifted
+    mixed ^= keys[:, 1]
+    mixed[mixed == 0] = 1
+    return mixed
