@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.backends.backend import TimeQuality, Timing, Unit
-from otel_bridge.clock.convert import HOST, Times, place_ticks
+from otel_bridge.clock.convert import HOST, Times
+from otel_bridge.clock.ticks import place_ticks
 from otel_bridge.model.events import EventBatch, EventKind
 from otel_bridge.model.stream import Anchor, Clock
 

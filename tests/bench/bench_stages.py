@@ -1,9 +1,9 @@
 """
 Where the nanoseconds of an event go: each step from a request's bytes to OTLP bytes, in one process, by size of the request.
 
-Nanoseconds of CPU, so that what else the machine does disturbs less. Memory is kept as `serve` keeps it
-(pipeline/memory.py). Requests are admitted one by one and resolved as the pipeline does it, in passes of at most `BATCH_EVENTS`. "16 alone" is one
-request in a pass of its own: what is paid however little comes.
+They are nanoseconds of CPU, so that what else the machine does disturbs less; memory is kept as `serve` keeps it
+(pipeline/memory.py). Requests are admitted one by one and resolved as the pipeline does it, in passes of at most
+`BATCH_EVENTS`. "16 alone" is one request in a pass of its own: what is paid however little comes.
 """
 
 import statistics
