@@ -36,7 +36,7 @@ UNKNOWN_NS = -1
 
 _BACKWARDS = np.uint64(2**63)
 _CODES = {quality: code for code, quality in enumerate(TimeQuality)}
-_REAL_STARTS = [_CODES[quality] for quality in (TimeQuality.MEASURED, TimeQuality.FOREIGN_CLOCK)]
+_HAS_REAL_STARTS = np.array([quality in (TimeQuality.MEASURED, TimeQuality.FOREIGN_CLOCK) for quality in TimeQuality], np.bool_)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +69,7 @@ def axis_of(batch: EventBatch, quality: NDArray[np.int64]) -> NDArray[np.int64]:
 
     `quality` is int64[n] (`code_of`). For `spans/tree.py`, which nests by it.
     """
-    real = (batch.kind == EventKind.DELEGATE) & np.isin(quality, _REAL_STARTS)
+    real = _HAS_REAL_STARTS[quality] & (batch.kind == EventKind.DELEGATE)
     return np.where(real, batch.clock * len(_CODES) + quality, -1)
 
 
@@ -144,8 +144,8 @@ class _Calls:
         self._move_together(np.flatnonzero(known & ~without_start), axis, host, tied)
         self._lay_end_to_end(np.flatnonzero(without_start))
         self._show_order(np.flatnonzero(~known & ~without_start), axis)
-        self.start = np.clip(self.start, self.low, self.high)
-        self.end = np.clip(self.end, self.low, self.high)
+        self.start = np.minimum(np.maximum(self.start, self.low), self.high)
+        self.end = np.minimum(np.maximum(self.end, self.low), self.high)
 
     def _move_together(
         self, rows: NDArray[np.int64], axis: NDArray[np.int64], host: NDArray[np.bool_], tied: NDArray[np.bool_]
@@ -218,11 +218,23 @@ def _roots(
     root_end = np.zeros(len(batch.blocks), np.int64)
     has_root = tree.root != NOWHERE
     root_start[has_root], root_end[has_root] = start[tree.root[has_root]], end[tree.root[has_root]]
-    for block in np.flatnonzero(~has_root & (last > first)):
-        rows = slice(first[block], last[block])
-        own = ~delegate[rows] if not delegate[rows].all() else delegate[rows]
-        root_start[block], root_end[block] = start[rows][own].min(), end[rows][own].max()
+    bare = (~has_root & (last > first)).nonzero()[0]
+    if len(bare):
+        root_start[bare], root_end[bare] = _hulls(batch, start, end, delegate, bare)
     return root_start, np.where(last > first, np.maximum(root_end, root_start + 1), root_end)
+
+
+def _hulls(
+    batch: EventBatch, start: NDArray[np.int64], end: NDArray[np.int64], delegate: NDArray[np.bool_], blocks: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """From the first start to the last end in each of these blocks, which have events; of delegates' only where all are."""
+    size = batch.bounds[blocks + 1] - batch.bounds[blocks]
+    begin = np.cumsum(size) - size
+    rows = np.arange(int(size.sum())) + np.repeat(batch.bounds[blocks] - begin, size)
+    foreign = delegate[rows]
+    aside = foreign & ~np.repeat(np.logical_and.reduceat(foreign, begin), size)
+    first = np.minimum.reduceat(np.where(aside, np.iinfo(np.int64).max, start[rows]), begin)
+    return first, np.maximum.reduceat(np.where(aside, -1, end[rows]), begin)
 
 
 def _widen(

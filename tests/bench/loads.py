@@ -17,6 +17,8 @@ from otel_bridge.wire.codec import request_of
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 RULES = Rules(lambda _key: True, lambda _key: True, 300 * 10**9)
 DEVICES = 16
+BOOTED_NS = 1_600_000_000 * 10**9
+"""When tick 0 was: a time that a device may have, and the captures end before any receipt."""
 
 
 def prepare(model: str, capture: str) -> tuple[EventBatch, Stages]:
@@ -38,7 +40,7 @@ def requests_of(model: str, capture: str, events: int, build: str | None = None)
     whole = concatenate([whole] * -(-events // len(whole)))
     made = []
     for device in range(DEVICES):
-        clock = Clock(anchor=Anchor(0, 10**18))
+        clock = Clock(anchor=Anchor(0, BOOTED_NS))
         named = ModelRef(model, "1", build)
         stream = replace(whole.streams[0], stream_id=bytes([device + 1]) * 16, clocks=(clock,), model=named)
         batch = replace(_cut(whole, events), streams=(stream,))
