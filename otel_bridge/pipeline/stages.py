@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from otel_bridge.clock.converters import Converters
 from otel_bridge.mapping.cache import CompiledMappings
-from otel_bridge.mapping.compiled import CompiledMapping
+from otel_bridge.mapping.compiled import CompiledMapping, CompiledMethod
 from otel_bridge.mapping.method import attribute
 from otel_bridge.mapping.resolve import Attribution, resolve
 from otel_bridge.mapping.xnnpack_order import Orders
 from otel_bridge.metadata.decoder import Content, Scalar
 from otel_bridge.metadata.table import Decoders
-from otel_bridge.model.events import EventBatch, EventKind
+from otel_bridge.model.events import Block, EventBatch, EventKind
 from otel_bridge.model.resolution import Status
 from otel_bridge.pipeline.order import derive
 from otel_bridge.pipeline.times import time_events
@@ -127,14 +127,13 @@ class Stages:
         batch = work.batch
         work.mappings = [self._mappings.get(stream.tenant, stream.build) for stream in batch.streams]
         of_block = [work.mappings[block.stream] for block in batch.blocks]
+        known: dict[tuple[int, int, str | None], Attribution] = {}
         for block, mapping, method in zip(batch.blocks, of_block, attribute(batch, of_block), strict=True):
-            if mapping is None:
-                work.attributions.append(Attribution(method_name=block.method))
-            else:
-                only = next(iter(mapping.methods.values())) if method is None and len(mapping.methods) == 1 else None
-                delegates = frozenset(only.delegates) if only is not None else None
-                name = method.name if method else None
-                work.attributions.append(Attribution(mapping.digest, method, delegates, name, mapping.only_backend))
+            key = (id(mapping), id(method), block.method)
+            found = known.get(key)
+            if found is None:
+                found = known[key] = _attribution(block, mapping, method)
+            work.attributions.append(found)
 
     def _grow(self, work: Work) -> None:
         work.tree = grow(work.batch)
@@ -143,20 +142,13 @@ class Stages:
         batch, tree = work.batch, work.tree
         work.derived = derive(batch, tree, work.attributions, self._orders)
         numbers: dict[tuple[str | None, str | None], int] = {}
-        meaning = np.array(
-            [numbers.setdefault((each.digest, each.method_name), len(numbers)) for each in work.attributions], np.int64
-        )
-        first, work.template = distinct(
-            [
-                meaning[tree.block],
-                batch.kind.astype(np.int64),
-                batch.instruction.astype(np.int64) + 1,
-                batch.chain.astype(np.int64),
-                batch.name.astype(np.int64),
-                tree.kernel + 1,
-                work.derived,
-            ]
-        )
+        distinct_ones = {id(each): each for each in work.attributions}
+        number_of = {
+            key: numbers.setdefault((each.digest, each.method_name), len(numbers)) for key, each in distinct_ones.items()
+        }
+        meaning = np.array(list(map(number_of.__getitem__, map(id, work.attributions))), np.int64)
+        said = (batch.name, batch.instruction.astype(np.int64) + 1, batch.kind, batch.chain, tree.kernel + 1, work.derived)
+        first, work.template = distinct([meaning[tree.block], *said] if len(numbers) > 1 else said)
         work.templates = [self._template(work, row) for row in first.tolist()]
 
     def _place(self, work: Work) -> None:
@@ -221,6 +213,14 @@ class Stages:
             taken = {key for key, _ in face.attributes}  # an identifier may say what metadata say (Vulkan)
             attributes = tuple((key, value) for key, value in attributes_of(content) if key not in taken)
             work.metadata.append(Decoded(attributes, span_attributes(attributes), at.count_cuts(attributes)))
+
+
+def _attribution(block: Block, mapping: CompiledMapping | None, method: CompiledMethod | None) -> Attribution:
+    if mapping is None:
+        return Attribution(method_name=block.method)
+    only = next(iter(mapping.methods.values())) if method is None and len(mapping.methods) == 1 else None
+    delegates = frozenset(only.delegates) if only is not None else None
+    return Attribution(mapping.digest, method, delegates, method.name if method else None, mapping.only_backend)
 
 
 def attributes_of(content: Content) -> tuple[tuple[str, at.Value], ...]:

@@ -59,7 +59,7 @@ def assemble(scene: Scene, limit_bytes: int) -> list[Payload]:
     edges = [*np.flatnonzero(np.diff(rows.stream, prepend=-1)).tolist(), len(rows.stream)]
     for first, last in pairwise(edges):
         resource = scene.resources[rows.stream[first]]
-        sealing.add(encode.resource_head(resource), rows, first, last)
+        sealing.add(encode.RESOURCE_HEADS.head(resource), rows, first, last)
     return sealing.finish()
 
 

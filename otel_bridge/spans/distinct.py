@@ -5,6 +5,9 @@ Invariant: a table of about as many entries as there are rows is read and writte
 is told apart here (templates, kinds, instructions, names) comes in few numbers.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,13 +17,13 @@ _ROOM_PER_ROW = 8
 _MOST = 2**62
 
 
-def distinct(columns: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def distinct(columns: Sequence[NDArray[np.integer[Any]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """
     The first row of each distinct combination of the columns (none negative), and int64[n] which of them each row is like.
 
     The columns are folded into one integer a row, renumbered before its range grows beyond what a table can have.
     """
-    key = columns[0]
+    key = columns[0].astype(np.int64, copy=False)
     span = int(key.max(initial=0)) + 1
     room = max(_LEAST_ROOM, _ROOM_PER_ROW * len(key))
     for column in columns[1:]:
@@ -30,10 +33,11 @@ def distinct(columns: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArr
         if span * width > room:
             first, key = _number(key, span, room)
             span = max(len(first), 1)
+        numbers = column.astype(np.int64, copy=False)
         if span * width >= _MOST:
-            column = _number(column, width, room)[1]  # noqa: PLW2901 - renumbered, it is the same column
-            width = len(column)
-        key = key * width + column
+            first, numbers = _number(numbers, width, room)
+            width = len(first)
+        key = key * width + numbers
         span *= width
     return _number(key, span, room)
 

@@ -6,6 +6,8 @@ what templates rest on (https://protobuf.dev/programming-guides/encoding, "Last 
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
+from operator import itemgetter
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
@@ -28,6 +30,7 @@ def varint(number: int) -> bytes:
     return bytes(encoded)
 
 
+@lru_cache(maxsize=8192)
 def field(number: int, size: int) -> bytes:
     """The head of a length-delimited field."""
     return varint(number << 3 | 2) + varint(size)
@@ -54,10 +57,34 @@ def span_face(name: str, attributes: Iterable[tuple[str, Value]]) -> bytes:
     return Span(name=_text(name), kind=kind, attributes=key_values(attributes)).SerializeToString()
 
 
-def resource_head(attributes: Iterable[tuple[str, Value]]) -> bytes:
-    """The fragment of a `ResourceSpans` in front of its spans: resource and schema URL."""
-    return ResourceSpans(resource=Resource(attributes=key_values(attributes)), schema_url=SCHEMA_URL).SerializeToString()
+class ResourceHeads:
+    """
+    The fragments of `ResourceSpans` in front of their spans: resource and schema URL.
 
+    A device sends the same resource with every request, so those of moderate size are kept, of at most `_KEPT_HEADS`.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], bytes] = {}
+
+    def head(self, attributes: tuple[tuple[str, Value], ...]) -> bytes:
+        """The fragment of a resource with these attributes."""
+        key = (attributes, *map(type, map(itemgetter(1), attributes)))  # 1, 1.0 and True are equal, and are not the same
+        known = self._known.get(key)
+        if known is None:
+            known = ResourceSpans(
+                resource=Resource(attributes=key_values(attributes)), schema_url=SCHEMA_URL
+            ).SerializeToString()
+            if len(known) <= _KEPT_HEAD_BYTES:
+                if len(self._known) >= _KEPT_HEADS:
+                    self._known.clear()
+                self._known[key] = known
+        return known
+
+
+_KEPT_HEADS = 4096
+_KEPT_HEAD_BYTES = 2048
+RESOURCE_HEADS = ResourceHeads()
 
 SCOPE_HEAD = ScopeSpans(scope=SCOPE).SerializeToString()
 """The fragment of a `ScopeSpans` in front of its spans."""

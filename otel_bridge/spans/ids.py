@@ -34,6 +34,8 @@ _OCCURRENCE_MASK = np.uint64(2**23 - 1)
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
+_NONE = bytes(16)
+
 MAX_OCCURRENCES = 2**23
 """Completions of one instruction in one inference that have ids of their own."""
 
@@ -54,7 +56,7 @@ def trace_ids(streams: Sequence[Stream], blocks: Iterable[Block]) -> Iterator[by
         hashed = seed.copy()
         hashed.update((block.position % 2**64).to_bytes(8, "big"))
         digest = hashed.digest()
-        yield digest if any(digest) else b"\x01" * 16
+        yield digest if digest != _NONE else b"\x01" * 16
 
 
 def _seed(stream: Stream, part: int) -> hashlib.blake2b:

@@ -12,6 +12,7 @@ Invariants
 """
 
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,9 +78,11 @@ def grow(batch: EventBatch) -> Tree:
     parent[inside] = call
     parent[is_call] = NOWHERE
     known = np.zeros(n, np.bool_)
-    known[inside] = (call != NOWHERE) | parts[block[inside]] if parts.any() else call != NOWHERE
+    known[inside] = (call != NOWHERE) | parts[block[inside]]
     parent_place = np.where(known & ~is_call, by_instruction, np.uint64(ROOT_PLACE))
-    first = batch.bounds[:-1] - np.array([b.part.first_event if b.part else 0 for b in batch.blocks], np.int64)
+    first = batch.bounds[:-1]
+    if parts.any():
+        first = first - np.array([b.part.first_event if b.part else 0 for b in batch.blocks], np.int64)
     place = place_by_row(np.arange(n) - first[block])
     named = is_call & (batch.instruction != NO_INSTRUCTION)
     place[named] = by_instruction[named]
@@ -156,6 +159,8 @@ def _settle(outer: list[int], stop: list[int], unsettled: list[int]) -> None:
 
 
 def _in_parts(batch: EventBatch) -> NDArray[np.bool_]:
+    if batch.occurrence is None:
+        return np.zeros(len(batch.blocks), np.bool_)
     return np.array([block.part is not None for block in batch.blocks], np.bool_)
 
 
@@ -216,7 +221,7 @@ def _roots(batch: EventBatch, block: NDArray[np.int64], runtime: NDArray[np.int6
     root = np.full(len(batch.blocks), NOWHERE)
     numbers = {name: number for number, name in enumerate(batch.names)}
     name, within = batch.name[runtime], block[runtime]
-    kinds = np.array([b.kind for b in batch.blocks], np.int64)
+    kinds = np.fromiter(map(attrgetter("kind"), batch.blocks), np.int64, len(batch.blocks))
     for kind, names in ENCLOSING.items():
         open_blocks = kinds == kind
         for number in (numbers[each] for each in names if each in numbers):
@@ -250,7 +255,8 @@ def _kernels(batch: EventBatch, parent: NDArray[np.int64]) -> NDArray[np.int64]:
 def _failed(
     batch: EventBatch, block: NDArray[np.int64], inside: NDArray[np.int64], runtime: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    enclosing = np.array([name in ENCLOSING[BlockKind.EXECUTE] for name in batch.names] or [False])
+    names = ENCLOSING[BlockKind.EXECUTE]
+    enclosing = np.array([name in names for name in batch.names] or [False])
     open_blocks = np.array([b.kind is BlockKind.EXECUTE and (b.part is None or b.part.last) for b in batch.blocks], np.bool_)
     open_blocks[block[runtime[enclosing[batch.name[runtime]]]]] = False
     if open_blocks.any():
