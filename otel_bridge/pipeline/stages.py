@@ -21,18 +21,16 @@ from otel_bridge.mapping.compiled import CompiledMapping, CompiledMethod
 from otel_bridge.mapping.method import attribute
 from otel_bridge.mapping.resolve import Attribution, resolve
 from otel_bridge.mapping.xnnpack_order import Orders
-from otel_bridge.metadata.decoder import Content, Scalar
 from otel_bridge.metadata.table import Decoders
 from otel_bridge.model.events import Block, EventBatch, EventKind
 from otel_bridge.model.resolution import Status
 from otel_bridge.pipeline.order import derive
+from otel_bridge.pipeline.shown import Shown
 from otel_bridge.pipeline.times import time_events
-from otel_bridge.spans import attributes as at
 from otel_bridge.spans.compile import Template, Templates
 from otel_bridge.spans.counters import Counters, gather
 from otel_bridge.spans.describe import Face, describe, describe_root
 from otel_bridge.spans.distinct import distinct
-from otel_bridge.spans.encode import span_attributes
 from otel_bridge.spans.ids import trace_ids
 from otel_bridge.spans.inference import Inference, inference_of, is_shared
 from otel_bridge.spans.place import Timeline
@@ -41,6 +39,8 @@ from otel_bridge.spans.tree import Tree, grow
 
 _ORDERED_EVENTS = 1 << 18
 """Of the sequences whose alignment is kept: some thousand models' worth."""
+_SHOWN_BYTES = 16 << 20
+"""Of decoded metadata that is kept as attributes."""
 
 
 @dataclass(slots=True)
@@ -84,6 +84,7 @@ class Stages:
         self._converters = converters or Converters()
         self._decoders = decoders
         self._templates = Templates(template_bytes)
+        self._shown = Shown(_SHOWN_BYTES)
         self._orders = Orders(_ORDERED_EVENTS)
         self._lock = threading.Lock()
 
@@ -210,9 +211,7 @@ class Stages:
             mapping = work.mappings[batch.blocks[work.tree.block[row]].stream]
             declared = mapping.formats.get(delegate or "", b"") if mapping is not None else b""
             content = self._decoders.decode(delegate, batch.payloads[batch.metadata[row]], declared)
-            taken = {key for key, _ in face.attributes}  # an identifier may say what metadata say (Vulkan)
-            attributes = tuple((key, value) for key, value in attributes_of(content) if key not in taken)
-            work.metadata.append(Decoded(attributes, span_attributes(attributes), at.count_cuts(attributes)))
+            work.metadata.append(self._shown.of(content, face))
 
 
 def _attribution(block: Block, mapping: CompiledMapping | None, method: CompiledMethod | None) -> Attribution:
@@ -221,22 +220,6 @@ def _attribution(block: Block, mapping: CompiledMapping | None, method: Compiled
     only = next(iter(mapping.methods.values())) if method is None and len(mapping.methods) == 1 else None
     delegates = frozenset(only.delegates) if only is not None else None
     return Attribution(mapping.digest, method, delegates, method.name if method else None, mapping.only_backend)
-
-
-def attributes_of(content: Content) -> tuple[tuple[str, at.Value], ...]:
-    """Decoded metadata as span attributes."""
-    said: list[tuple[str, at.Value]] = [(at.METADATA_PREFIX + key, _cut(value)) for key, value in content.pairs]
-    if content.values:
-        said.append((at.METADATA_VALUES, tuple(at.cut(value) for value in content.values)))
-    if content.raw:
-        said.append((at.METADATA_RAW, content.raw))
-    if content.error:
-        said.append((at.METADATA_ERROR, at.cut(content.error)))
-    return tuple(said)
-
-
-def _cut(value: Scalar) -> Scalar:
-    return at.cut(value) if isinstance(value, str) else value
 
 
 def count_by_status(scene: Scene) -> dict[tuple[Status, str], int]:

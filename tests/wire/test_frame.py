@@ -65,7 +65,7 @@ def test_any_batch_is_read_alike(batch: EventBatch) -> None:
     assert framed(body) == said(body)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(batches(), st.data())
 def test_damaged_bytes_are_read_alike_or_refused_by_both(batch: EventBatch, data: st.DataObject) -> None:
     """Bytes changed, cut out or put in anywhere: what protobuf reads is read alike, what it refuses is refused."""
