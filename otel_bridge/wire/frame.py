@@ -28,7 +28,7 @@ from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.names import Names, names_of
 from otel_bridge.wire.varints import decode_varints, unzigzag
 
-_FEW_BYTES = 1500
+_FEW_BYTES = 1000
 _UINT32 = np.uint64(2**32 - 1)
 
 _MOST = {"identifiers": 1 << 20, "metadata": 1 << 20, "blocks": 1 << 16}
@@ -118,16 +118,15 @@ def _coarse_columns(events: Sequence[bytes]) -> Columns | None:
     coarse = _CoarseColumns.FromString(events[0])
     if len(UnknownFieldSet(coarse)):  # a column that is not packed is unknown to the coarse schema
         return None
-    columns = {}
-    for name in COLUMNS:
-        pieces = getattr(coarse, name)
-        if len(pieces) > 1:
-            return None
-        numbers = decode_varints(pieces[0] if pieces else b"")
-        if numbers is None:
-            return None
-        if name in _HALF and numbers.dtype == np.uint64:
-            numbers = numbers & _UINT32
+    pieces = [getattr(coarse, name) for name in COLUMNS]
+    if max(map(len, pieces)) > 1:
+        return None
+    decoded = decode_varints([piece[0] if piece else b"" for piece in pieces])
+    if decoded is None:
+        return None
+    columns: dict[str, NDArray[Any]] = {}
+    for name, column in zip(COLUMNS, decoded, strict=True):
+        numbers = column & _UINT32 if name in _HALF and column.dtype == np.uint64 else column
         columns[name] = unzigzag(numbers) if name in _ZIGZAG else numbers
     return columns
 
