@@ -175,22 +175,23 @@ def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
     streams: list[Stream] = []
     blocks: list[Block] = []
     names: dict[Identifier, int] = {}
-    numbers: dict[tuple[Identifier, ...], NDArray[np.uint32]] = {}
+    numbers: dict[tuple[Identifier, ...], NDArray[np.uint32] | None] = {}  # None: as they are
     payloads: list[bytes] = [b""]
-    bounds, name, metadata = [np.zeros(1, np.int64)], [], []
-    rows = 0
+    name, metadata = [], []
     for batch in batches:
-        bounds.append(batch.bounds[1:] + rows)
-        rows += len(batch)
         if batch.names not in numbers:  # devices of one build send equal tables
             of_batch = [names.setdefault(each, len(names)) for each in batch.names]
-            numbers[batch.names] = np.array(of_batch, np.uint32)
-        name.append(numbers[batch.names][batch.name])
+            numbers[batch.names] = None if of_batch == list(range(len(of_batch))) else np.array(of_batch, np.uint32)
+        number = numbers[batch.names]
+        name.append(batch.name if number is None else number[batch.name])
         metadata.append(_counted_from(len(payloads) - 1, batch))
         first = len(streams)
         blocks += [block.at(block.position, first + block.stream) for block in batch.blocks]
         streams += batch.streams
         payloads += batch.payloads[1:]
+    rows = np.array([0, *map(len, batches)], np.int64).cumsum()
+    ends = np.concatenate([batch.bounds[1:] for batch in batches])
+    ends += np.repeat(rows[:-1], [len(batch.blocks) for batch in batches])
     split = any(batch.occurrence is not None for batch in batches)
 
     def joined(column: str) -> NDArray[Any]:
@@ -201,7 +202,7 @@ def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
         blocks=tuple(blocks),
         names=tuple(names),
         payloads=tuple(payloads),
-        bounds=np.concatenate(bounds),
+        bounds=np.concatenate((rows[:1], ends)),
         kind=joined("kind"),
         instruction=joined("instruction"),
         chain=joined("chain"),

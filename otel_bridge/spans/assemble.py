@@ -37,7 +37,8 @@ class _Rows:
 
     offsets   int64[n + 1]   where each row begins
     stream    int64[n]       stream of each row
-    events    int64[n]       events of the batch that it shows: itself and counters it bears; 0: a root of the bridge's making
+    events    int64[n + 1]   events of the batch that the rows before show: themselves and counters they bear; a root of the
+                             bridge's making shows none
     """
 
     data: memoryview
@@ -55,11 +56,10 @@ def assemble(scene: Scene, limit_bytes: int) -> list[Payload]:
     if not len(scene.batch):
         return []
     rows = _rows(scene)
-    sealing = _Sealing(limit_bytes)
+    sealing = _Sealing(rows, limit_bytes)
     edges = [*np.flatnonzero(np.diff(rows.stream, prepend=-1)).tolist(), len(rows.stream)]
-    for first, last in pairwise(edges):
-        resource = scene.resources[rows.stream[first]]
-        sealing.add(encode.RESOURCE_HEADS.head(resource), rows, first, last)
+    for (first, last), stream in zip(pairwise(edges), rows.stream[edges[:-1]].tolist(), strict=True):
+        sealing.add(encode.RESOURCE_HEADS.head(scene.resources[stream]), first, last)
     return sealing.finish()
 
 
@@ -91,7 +91,7 @@ def _rows(scene: Scene) -> _Rows:
         for number, parented in zip(tail[first].tolist(), columns.parented[first].tolist(), strict=True)
     ]
     data, offsets = write_rows(prototypes, which, columns)
-    return _Rows(data.data, offsets, stream, events)
+    return _Rows(data.data, offsets, stream, np.concatenate(([0], np.cumsum(events))))
 
 
 def _order(scene: Scene, stream: NDArray[np.int64], made: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -135,30 +135,34 @@ def _columns(scene: Scene, block: NDArray[np.int64], made: NDArray[np.int64], is
 class _Sealing:
     """Packs rows into requests, each with the resource they belong to; streams of one resource share its place."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, rows: _Rows, limit_bytes: int) -> None:
+        self._rows = rows
         self._limit = limit_bytes
         self._sealed: list[Payload] = []
         self._resources: list[tuple[bytes, list[memoryview]]] = []
         self._bytes = self._spans = self._events = 0
 
-    def add(self, resource_head: bytes, rows: _Rows, first: int, last: int) -> None:
+    def add(self, resource_head: bytes, first: int, last: int) -> None:
         """Add the rows of one resource, over as many requests as they need."""
+        offsets = self._rows.offsets
         while first < last:
             known = bool(self._resources) and self._resources[-1][0] == resource_head
             room = self._limit - self._bytes - (0 if known else len(resource_head))
-            end = int(np.searchsorted(rows.offsets, rows.offsets[first] + room, "right")) - 1
-            if end <= first and self._spans:
-                self._close_request()
-                continue
-            end = min(max(end, first + 1), last)
+            begin, end = int(offsets[first]), last
+            if int(offsets[last]) - begin > room:
+                end = int(np.searchsorted(offsets, begin + room, "right")) - 1
+                if end <= first and self._spans:
+                    self._close_request()
+                    continue
+                end = min(max(end, first + 1), last)
             if not known:
                 self._resources.append((resource_head, []))
                 self._bytes += len(resource_head)
-            spans = rows.data[rows.offsets[first] : rows.offsets[end]]
+            spans = self._rows.data[begin : int(offsets[end])]
             self._resources[-1][1].append(spans)
             self._bytes += len(spans)
             self._spans += end - first
-            self._events += int(rows.events[first:end].sum())
+            self._events += int(self._rows.events[end]) - int(self._rows.events[first])
             first = end
 
     def finish(self) -> list[Payload]:
