@@ -32,7 +32,7 @@ from otel_bridge.spans.counters import Counters, gather
 from otel_bridge.spans.describe import Face, describe, describe_root
 from otel_bridge.spans.distinct import distinct
 from otel_bridge.spans.ids import trace_ids
-from otel_bridge.spans.inference import Inference, inference_of, is_shared
+from otel_bridge.spans.inference import Inference, inference_of, is_shared, said_by
 from otel_bridge.spans.place import Timeline
 from otel_bridge.spans.scene import Decoded, Scene, resource_of
 from otel_bridge.spans.tree import Tree, grow
@@ -164,17 +164,20 @@ class Stages:
         batch = work.batch
         numbers: dict[tuple[object, ...], int] = {}
         chosen: list[int] = []
+        said = [
+            (stream.model.name, said_by(stream, moved_ns))
+            for stream, moved_ns in zip(batch.streams, work.moved_ns, strict=True)
+        ]  # fmt: skip
         for block, attribution, failed in zip(batch.blocks, work.attributions, work.tree.failed.tolist(), strict=True):
             method = attribution.method_name
-            key = (block.stream, block.kind, block.name, method, block.error, failed) if is_shared(block) else (len(chosen),)
+            model, clock = said[block.stream]
+            key = (model, clock, block.kind, block.name, method, block.error, failed) if is_shared(block) else (len(chosen),)
             number = numbers.get(key)
             if number is None:
                 number = numbers[key] = len(work.inferences)
-                stream = batch.streams[block.stream]
-                named = (block.kind, block.name, stream.model.name, method)
+                named = (block.kind, block.name, model, method)
                 root = self._templates.get(named, partial(describe_root, *named))
-                moved_ns = work.moved_ns[block.stream]
-                work.inferences.append(inference_of(stream, block, root, method, failed=failed, moved_ns=moved_ns))
+                work.inferences.append(inference_of(block, root, method, clock, failed=failed))
             chosen.append(number)
         work.inference = np.array(chosen, np.int64)
 

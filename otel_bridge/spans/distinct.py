@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_LEAST_ROOM = 1 << 12
-_ROOM_PER_ROW = 8
+_LEAST_ROOM = 1 << 10
+_ROOM_PER_ROW = 2
 """Entries of a table that is worth while, a row; a combination that needs more is sorted."""
 _MOST = 2**62
 

@@ -16,12 +16,11 @@ from pathlib import Path
 
 import grpc
 import httpx
-from loads import FIXTURES, RULES, prepare, requests_of
+from loads import RULES, mapping_file, prepare, requests_of
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from rounds import Figure, ratio, spread
 from support.processes import free_ports
 
-from otel_bridge.mapping.source import read_source
 from otel_bridge.spans.assemble import assemble
 from otel_bridge.v1 import mapping_pb2, mapping_pb2_grpc, profiling_pb2
 from otel_bridge.wire.admission import Receipt, admit_events
@@ -146,10 +145,9 @@ def _measure(pid: int, address: str, http: str, sink: str) -> list[Figure]:
 
 
 def _put_mapping(address: str) -> str:
-    file = read_source((FIXTURES / MODEL / "model.etrecord").read_bytes())
     with grpc.insecure_channel(address) as channel:
         grpc.channel_ready_future(channel).result(timeout=30)
-        put = mapping_pb2_grpc.MappingServiceStub(channel).PutMapping(mapping_pb2.PutMappingRequest(file=file))
+        put = mapping_pb2_grpc.MappingServiceStub(channel).PutMapping(mapping_pb2.PutMappingRequest(file=mapping_file(MODEL)))
     return put.build_id
 
 

@@ -27,7 +27,8 @@ from otel_bridge.wire.frame import Frame
 from otel_bridge.wire.intake import parse
 
 SIZES = (16, 64, 256, 1024, 8192)
-LOADS = (("xnnpack", "run100.etdp"), ("xnn_transformer", "run10.etdp"))
+LOADS = (("xnnpack", "run100.etdp", False), ("xnn_transformer", "run10.etdp", False), ("xnn_transformer", "run10.etdp", True))
+"""Model, capture, and whether each delegate event has metadata of its own."""
 ROUNDS = 7
 ROUND_S = 0.08
 LIMIT_BYTES = 1 << 20
@@ -110,10 +111,10 @@ def main() -> list[Figure]:
     """Every load at every size, sizes taking turns."""
     figures = []
     keep_freed_memory()
-    for model, capture in LOADS:
+    for model, capture, metadata in LOADS:
         stages = clocked(model, capture)
         build = stages._mappings._registry.page("", "", 1)[0].build_id
-        work = {str(size): full_pass(requests_of(model, capture, size), size) for size in SIZES}
+        work = {str(size): full_pass(requests_of(model, capture, size, metadata=metadata), size) for size in SIZES}
         work["16 alone"] = work["16"][:1]
         for requests in work.values():
             stages.spent = defaultdict(int)
@@ -122,7 +123,7 @@ def main() -> list[Figure]:
         for _ in range(ROUNDS):
             for size, requests in work.items():
                 took[size].append(turn(requests, stages, build))
-        figures += _shown(model, took)
+        figures += _shown(f"{model} with metadata" if metadata else model, took)
     return figures
 
 
