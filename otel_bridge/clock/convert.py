@@ -24,6 +24,8 @@ from otel_bridge.clock.ticks import later, length, place, scale, since
 from otel_bridge.model.events import EventBatch, EventKind
 from otel_bridge.model.stream import LATEST_NS, Anchor, Clock, Settled, Stream
 
+_DELEGATE = EventKind.DELEGATE.value
+"""A plain int: a member of an IntEnum takes longer to reach, and to compare with."""
 HOST = 0
 """Index of the host's clock in a stream."""
 
@@ -120,7 +122,7 @@ def _anchor(batch: EventBatch, stream: Stream, index: int, rows: slice | NDArray
     if clock.anchor is not None:
         anchor = clock.anchor
         return replace(anchor, unix_ns=anchor.unix_ns + stream.correction_ns) if stream.correction_ns else anchor, True
-    own = batch.kind[rows] != EventKind.DELEGATE
+    own = batch.kind[rows] != _DELEGATE
     start, duration = batch.start[rows], batch.duration[rows]
     if own.any():
         start, duration = start[own], duration[own]
@@ -156,7 +158,7 @@ def _out_of_the_future(batch: EventBatch, start_ns: NDArray[np.int64], end_ns: N
     for number, rows in _rows_by_stream(batch) if any(moved) or _may_be_late(batch.streams, last_ns) else ():
         stream = batch.streams[number]
         if stream.settled is None:
-            own = batch.kind[rows] != EventKind.DELEGATE
+            own = batch.kind[rows] != _DELEGATE
             last_ns = int(end_ns[rows][own].max() if own.any() else end_ns[rows].max())
             moved[number] = stream.received_ns - last_ns if last_ns > stream.latest_ns else 0
         if moved[number]:

@@ -33,7 +33,7 @@ def apply_timings(
 
     Distances are between events of one stream, so events of two calls are as far from each other as they were.
     """
-    distinct = list(dict.fromkeys(timings))
+    distinct = list(dict.fromkeys({id(each): each for each in timings}.values()))  # few objects, each hashed once
     foreign = [each.unit is not Unit.TICKS or each.quality is TimeQuality.FOREIGN_CLOCK for each in distinct]
     if not any(foreign):
         return times

@@ -51,11 +51,12 @@ def attribute(batch: EventBatch, mappings: Iterable[CompiledMapping | None]) -> 
 
     `mappings` gives the mapping of each block's build, None where there is none.
     """
+    execute = BlockKind.EXECUTE
     known: dict[tuple[str, str | None, bytes, bool], CompiledMethod | None] = {}
     result: list[CompiledMethod | None] = []
     for index, (mapping, signature) in enumerate(zip(mappings, _signatures(batch), strict=True)):
         block = batch.blocks[index]
-        if mapping is None or block.kind is not BlockKind.EXECUTE:
+        if mapping is None or block.kind is not execute:
             result.append(None)
             continue
         key = (mapping.digest, block.method, signature, block.part is not None)

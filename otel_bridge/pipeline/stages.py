@@ -150,7 +150,8 @@ class Stages:
         meaning = np.array(list(map(number_of.__getitem__, map(id, work.attributions))), np.int64)
         said = (batch.name, batch.instruction.astype(np.int64) + 1, batch.kind, batch.chain, tree.kernel + 1, work.derived)
         first, work.template = distinct([meaning[tree.block], *said] if len(numbers) > 1 else said)
-        work.templates = [self._template(work, row) for row in first.tolist()]
+        columns = (tree.block, batch.kind, batch.name, batch.instruction, batch.chain, tree.kernel, work.derived)
+        work.templates = [self._template(work, row) for row in zip(*(each[first].tolist() for each in columns), strict=True)]
 
     def _place(self, work: Work) -> None:
         work.tree, work.timeline, work.moved_ns = time_events(
@@ -181,20 +182,19 @@ class Stages:
             chosen.append(number)
         work.inference = np.array(chosen, np.int64)
 
-    def _template(self, work: Work, row: int) -> Template:
-        batch = work.batch
-        attribution = work.attributions[work.tree.block[row]]
-        kind, name = EventKind(int(batch.kind[row])), batch.names[batch.name[row]]
-        instruction, chain = int(batch.instruction[row]), int(batch.chain[row])
-        kernel_name = int(work.tree.kernel[row])
-        kernel = str(batch.names[kernel_name]) if kernel_name >= 0 else None
-        derived = int(work.derived[row])
+    def _template(self, work: Work, row: tuple[int, ...]) -> Template:
+        """The template of rows with these values in the columns that `_resolve` tells apart."""
+        block, kind, name_number, instruction, chain, kernel_number, derived = row
+        names, attribution = work.batch.names, work.attributions[block]
+        name = names[name_number]
+        kernel = str(names[kernel_number]) if kernel_number >= 0 else None
 
         def face() -> Face:
-            resolution = resolve(attribution, kind, instruction, name, derived)
+            is_kind = EventKind(kind)
+            resolution = resolve(attribution, is_kind, instruction, name, derived)
             method = attribution.method_name
             return describe(
-                kind, name, resolution, method=method, instruction=instruction, chain=chain, kernel=kernel
+                is_kind, name, resolution, method=method, instruction=instruction, chain=chain, kernel=kernel
             )  # fmt: skip
 
         key = (attribution.digest, attribution.method_name, kind, name, instruction, chain, kernel, derived)

@@ -11,6 +11,7 @@ Rows are joined from prototypes, whose ids and times are zero, and those are the
 """
 
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +28,12 @@ _HEADS = np.dtype(
     }
 )
 """A head's ids and times in their places."""
+_SPAN = b"\x12"
+"""The tag of `ScopeSpans.spans`."""
 _PARENT_FIELD = b"\x22\x08" + bytes(8)
 
 
-@dataclass(frozen=True, slots=True)
-class Prototype:
+class Prototype(NamedTuple):
     """A row with ids and times of zero, and where its head begins."""
 
     data: bytes
@@ -41,8 +43,8 @@ class Prototype:
 def prototype(tail: bytes, *, parented: bool) -> Prototype:
     """The row of a tail, with or without a parent."""
     parent = _PARENT_FIELD if parented else b""
-    prefix = encode.field(2, len(parent) + len(_HEAD) + len(tail))
-    return Prototype(prefix + parent + _HEAD + tail, len(prefix) + len(parent))
+    size = encode.varint(len(parent) + len(_HEAD) + len(tail))
+    return Prototype(b"".join((_SPAN, size, parent, _HEAD, tail)), len(_SPAN) + len(size) + len(parent))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

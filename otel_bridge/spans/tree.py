@@ -29,6 +29,9 @@ ENCLOSING = {
 }
 """Events that enclose a block, best first (runtime/executor/program.cpp, method.cpp)."""
 
+# Plain ints: a member of an IntEnum takes longer to reach, and to compare with.
+_RUNTIME, _CALL, _SCOPE = EventKind.RUNTIME.value, EventKind.CALL.value, EventKind.SCOPE.value
+
 _NATIVE_CALL = "native_call_"
 
 _ROUNDS = 32
@@ -70,7 +73,7 @@ def grow(batch: EventBatch) -> Tree:
     inside = (batch.instruction != NO_INSTRUCTION).nonzero()[0]
     parts = _in_parts(batch)
     occurrence, call = _calls(batch, block, inside, parts)
-    is_call = batch.kind == EventKind.CALL
+    is_call = batch.kind == _CALL
     by_instruction = np.zeros(n, np.uint64)
     by_instruction[inside] = place_by_instruction(batch.instruction[inside], batch.chain[inside], occurrence)
 
@@ -87,7 +90,7 @@ def grow(batch: EventBatch) -> Tree:
     named = is_call & (batch.instruction != NO_INSTRUCTION)
     place[named] = by_instruction[named]
 
-    runtime = (batch.kind == EventKind.RUNTIME).nonzero()[0]
+    runtime = (batch.kind == _RUNTIME).nonzero()[0]
     roots, failed = _roots(batch, block, runtime), _failed(batch, block, inside, runtime)
     return Tree(block, parent, place, parent_place, roots, _kernels(batch, parent), failed)
 
@@ -182,7 +185,7 @@ def _calls(
     if (key[1:] < key[:-1]).any():
         order = np.argsort(key, kind="stable")
     rows = inside[order]
-    is_call = batch.kind[rows] == EventKind.CALL
+    is_call = batch.kind[rows] == _CALL
     begins = _changes(key[order])
     group = np.cumsum(begins) - 1
     first = begins.nonzero()[0]
@@ -245,7 +248,7 @@ def _set_single(root: NDArray[np.int64], block: NDArray[np.int64], rows: NDArray
 
 def _kernels(batch: EventBatch, parent: NDArray[np.int64]) -> NDArray[np.int64]:
     native = np.array([isinstance(name, str) and name.startswith(_NATIVE_CALL) for name in batch.names] or [False])
-    rows = np.flatnonzero((batch.kind == EventKind.SCOPE) & (parent != NOWHERE))
+    rows = np.flatnonzero((batch.kind == _SCOPE) & (parent != NOWHERE))
     rows = rows[native[batch.name[rows]]]
     kernel = np.full(len(batch), -1)
     kernel[parent[rows][::-1]] = batch.name[rows][::-1]  # the first of several wins
@@ -255,9 +258,9 @@ def _kernels(batch: EventBatch, parent: NDArray[np.int64]) -> NDArray[np.int64]:
 def _failed(
     batch: EventBatch, block: NDArray[np.int64], inside: NDArray[np.int64], runtime: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    names = ENCLOSING[BlockKind.EXECUTE]
+    names, execute = ENCLOSING[BlockKind.EXECUTE], BlockKind.EXECUTE
     enclosing = np.array([name in names for name in batch.names] or [False])
-    open_blocks = np.array([b.kind is BlockKind.EXECUTE and (b.part is None or b.part.last) for b in batch.blocks], np.bool_)
+    open_blocks = np.array([b.kind is execute and (b.part is None or b.part.last) for b in batch.blocks], np.bool_)
     open_blocks[block[runtime[enclosing[batch.name[runtime]]]]] = False
     if open_blocks.any():
         ran = np.zeros(len(batch.blocks), np.bool_)
