@@ -183,11 +183,13 @@ async def _settled(batch: EventBatch) -> EventBatch:
 def _passes(batches: list[EventBatch]) -> Iterator[list[EventBatch]]:
     """Batches in groups of about `BATCH_EVENTS`; a larger one is divided, so that a pass has a bound whatever was sent."""
     group: list[EventBatch] = []
+    events = 0
     for batch in batches:
         for piece in divide(batch, BATCH_EVENTS):
-            if group and sum(map(len, group)) + len(piece) > BATCH_EVENTS:
+            if group and events + len(piece) > BATCH_EVENTS:
                 yield group
-                group = []
+                group, events = [], 0
             group.append(piece)
+            events += len(piece)
     if group:
         yield group

@@ -268,14 +268,14 @@ def test_reasons_of_dropped_events() -> None:
 
 
 def reasons_of_columns() -> set[str]:
-    """The reasons that wire/columns.py gives: to `reject`, and as second entry of what `_name` returns."""
-    path = ROOT / "otel_bridge" / "wire" / "columns.py"
+    """The reasons that wire/columns.py gives to `reject`, and wire/names.py as second entry of what `_name` returns."""
+    path, names = (ROOT / "otel_bridge" / "wire" / name for name in ("columns.py", "names.py"))
     rejected = {
         str(call.args[1].value)
         for call in calls_in(path)
         if isinstance(call.func, ast.Attribute) and call.func.attr == "reject" and isinstance(call.args[1], ast.Constant)
     }
-    (name,) = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef) and node.name == "_name"]
+    (name,) = [node for node in ast.parse(names.read_text()).body if isinstance(node, ast.FunctionDef) and node.name == "_name"]
     returned = {
         str(leaf.value)
         for node in ast.walk(name)
