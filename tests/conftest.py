@@ -42,7 +42,7 @@ def blockbuster() -> Iterator[BlockBuster]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _grpc_stays() -> None:
-    """The poller of gRPC lives as long as the tests: else a collection of garbage may end it, and wait for it, in a loop of ours."""
+    """The poller of gRPC lives as long as the tests: a collection of garbage may end it, and wait for it, in a loop of ours."""
     grpc.aio.init_grpc_aio()
 
 
