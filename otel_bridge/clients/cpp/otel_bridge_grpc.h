@@ -216,7 +216,7 @@ class GrpcTransport final : public BridgeTransport {
     Message message(data, size);
     Io io = Io::kDone;
     while (io == Io::kDone && !connection_.call().ended && message.left() != 0) {
-      const size_t part = std::min({message.left(), connection_.sendable(), detail::Http2Connection::kMaxPayload});
+      const size_t part = std::min(message.left(), connection_.sendable());
       io = head_size == 0 && part == 0 ? listen(deadline) : write_frames(stream, head_size, message, part, deadline);
       head_size = 0;
     }
