@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "control_buffer.h"
+#include "credit.h"
 #include "frame.h"
 #include "header_block.h"
 #include "http2_call.h"
@@ -35,9 +36,9 @@ class Http2Connection {
   /// Begin anew: the preface waits in `control()`.
   void open(uint32_t first_stream = 1) {
     filled_ = 0;
-    connection_window_ = initial_window_ = kDefaultWindow;
+    connection_window_ = initial_window_ = Credit::kDefaultWindow;
     largest_data_ = Frame::kMaxPayload;
-    unreturned_ = unreturned_on_call_ = 0;
+    unreturned_ = unreturned_on_call_ = Credit();
     next_stream_ = first_stream;
     block_.clear();
     greeted_ = going_away_ = false;
@@ -89,7 +90,7 @@ class Http2Connection {
     call_.stream = next_stream_;
     call_.window = initial_window_;
     call_.ended = false;
-    unreturned_on_call_ = 0;
+    unreturned_on_call_ = Credit();
     next_stream_ += 2;
     return call_.stream;
   }
@@ -116,9 +117,7 @@ class Http2Connection {
 
  private:
   static constexpr char kStranger[] = "it does not speak HTTP/2";
-  static constexpr int64_t kDefaultWindow = 65535;
   static constexpr int64_t kLargestWindow = 0x7fffffff;
-  static constexpr int64_t kReturnAt = kDefaultWindow / 2;  // credit is given back in halves of a window
 
   bool fail(Http2Error code, const char* why) {
     if (fault_ != nullptr) return false;
@@ -185,15 +184,10 @@ class Http2Connection {
       answer_.data(std::string_view(reinterpret_cast<const char*>(payload), size));
       call_.ended = (flags & Frame::kEndStream) != 0;
     }
-    unreturned_ += static_cast<int64_t>(charged);
-    if (unreturned_ >= kReturnAt) {
-      control_.put_u32_frame(Frame::kWindowUpdate, 0, static_cast<uint32_t>(unreturned_));
-      unreturned_ = 0;
-    }
-    if (is_open(stream) && (unreturned_on_call_ += static_cast<int64_t>(charged)) >= kReturnAt) {
-      control_.put_u32_frame(Frame::kWindowUpdate, stream, static_cast<uint32_t>(unreturned_on_call_));
-      unreturned_on_call_ = 0;
-    }
+    const uint32_t returned = unreturned_.take(charged);
+    if (returned != 0) control_.put_u32_frame(Frame::kWindowUpdate, 0, returned);
+    const uint32_t returned_on_call = is_open(stream) ? unreturned_on_call_.take(charged) : 0;
+    if (returned_on_call != 0) control_.put_u32_frame(Frame::kWindowUpdate, stream, returned_on_call);
     return true;
   }
 
@@ -285,8 +279,8 @@ class Http2Connection {
   int64_t connection_window_ = 0;
   int64_t initial_window_ = 0;
   int64_t largest_data_ = 0;        // in one frame
-  int64_t unreturned_ = 0;          // bytes of DATA since credit was last given back
-  int64_t unreturned_on_call_ = 0;
+  Credit unreturned_;
+  Credit unreturned_on_call_;
   uint32_t next_stream_ = 1;
   bool greeted_ = false;            // the peer's SETTINGS have arrived
   bool going_away_ = false;
