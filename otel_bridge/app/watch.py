@@ -5,9 +5,9 @@ from otel_bridge.telemetry.recorder import Telemetry
 
 class Recorder:
     """
-    A `wire.intake.Watch`, a `pipeline.loop.Ledger` and an `export.observed.Watch`.
+    A `wire.intake.Watch`, a `spool.protocol.Watch`, a `pipeline.loop.Ledger` and an `export.observed.Watch`.
 
-    The ledger: accepted = emitted + dropped + what the spool still holds, parked events included.
+    The ledger: accepted + recovered = emitted + dropped + what the spool still holds, parked events included.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -24,6 +24,10 @@ class Recorder:
     def sender_dropped(self, events: int, reason: str) -> None:
         """The sender had dropped events before it sent."""
         self._telemetry.add("otel_bridge.sender.dropped_events", events, reason=reason)
+
+    def recovered(self, events: int) -> None:
+        """The spool held events of an earlier process."""
+        self._telemetry.add("otel_bridge.spool.recovered_events", events)
 
     def request(self, transport: str, outcome: str) -> None:
         """A request ended: "ok", or the reason of its error."""

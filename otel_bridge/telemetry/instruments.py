@@ -60,6 +60,9 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     Instrument("otel_bridge.spool.events", G, "{event}", "Events in the spool."),
     Instrument("otel_bridge.spool.size_bytes", G, "By", "Bytes that the spool holds."),
     Instrument("otel_bridge.spool.capacity_bytes", G, "By", "Bytes that the spool may hold."),
+    Instrument(
+        "otel_bridge.spool.recovered_events", C, "{event}", "Events of an earlier process that the spool held at the start."
+    ),
     Instrument("otel_bridge.spool.parked_events", G, "{event}", "Events that wait for their mapping."),
     Instrument("otel_bridge.spool.parked_bytes", G, "By", "Bytes of events that wait for their mapping."),
     Instrument("otel_bridge.parking.parked_events", C, "{event}", "Events that began to wait for their mapping."),

@@ -77,8 +77,8 @@ def test_a_stop_turns_balancers_away_first(sink: OtlpSink, tmp_path: Path) -> No
 
 
 def test_a_stop_waits_for_nobody_for_ever(sink: OtlpSink, tmp_path: Path) -> None:
-    """Neither an upload that never ends nor a back end that is away keeps the bridge from stopping; what is lost is told."""
-    with running(tmp_path, sink, SERVER__DRAIN_S="0.5", **SOON) as service:
+    """Neither an upload that never ends nor a back end that is away keeps it from stopping; what memory alone held is told."""
+    with running(tmp_path, sink, SERVER__DRAIN_S="0.5", SPOOL__DURABILITY="memory", **SOON) as service:
         sink.answer = AWAY
         for sequence in range(3):
             service.profiling.ExportEvents(an_inference(sequence))
