@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import grpc
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 from support.engines import EngineMissing, jaeger_can_be_built, require
@@ -37,6 +38,12 @@ def blockbuster() -> Iterator[BlockBuster]:
     """A call from `otel_bridge` that blocks a running event loop raises `blockbuster.BlockingError`."""
     with blockbuster_ctx("otel_bridge") as buster:
         yield buster
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _grpc_stays() -> None:
+    """The poller of gRPC lives as long as the tests: else a collection of garbage may end it, and wait for it, in a loop of ours."""
+    grpc.aio.init_grpc_aio()
 
 
 @pytest.fixture

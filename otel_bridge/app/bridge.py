@@ -22,6 +22,7 @@ from otel_bridge.clock.converters import Converters
 from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.config.keys import allow
 from otel_bridge.export.build import build_exporter
+from otel_bridge.export.dead_letters import DIRECTORY, DeadLetters
 from otel_bridge.export.protocol import Exporter
 from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.sqlite import open_registry
@@ -73,7 +74,9 @@ class Bridge:
             cache_bytes=config.metadata.cache_bytes,
             watch=recorder.undecoded,
         )
-        self._exporter = exporter or build_exporter(config.export, watch=recorder)
+        letters = _dead_letters(config, recorder)
+        keep = letters.keep if letters is not None else None
+        self._exporter = exporter or build_exporter(config.export, watch=recorder, keep=keep)
         self._spool = _spool(config, recorder)
         mappings = CompiledMappings(self.registry, _COMPILED_BYTES)
         stages = Stages(mappings, self._decoders, config.mapping.template_cache_bytes, converters)
@@ -119,6 +122,7 @@ class Bridge:
             ),
             config.server.drain_s,
         )
+        telemetry.watch("otel_bridge.dead_letters.size_bytes", lambda: letters.size_bytes if letters is not None else None)
         telemetry.watch("otel_bridge.spool.events", lambda: self._spool.events)
         telemetry.watch("otel_bridge.spool.size_bytes", lambda: self._spool.size_bytes)
         telemetry.watch("otel_bridge.spool.capacity_bytes", lambda: config.spool.max_bytes)
@@ -218,6 +222,13 @@ def _spool(config: BridgeConfig, watch: Recorder) -> Spool:
     return SqliteSpool(
         directory, bounds, _lot_limits(config), watch, synchronous="FULL" if given.durability == "full" else "NORMAL"
     )
+
+
+def _dead_letters(config: BridgeConfig, recorder: Recorder) -> DeadLetters | None:
+    directory = config.server.data_dir
+    if directory is None or not config.export.dead_letter_bytes:
+        return None
+    return DeadLetters(directory / DIRECTORY, config.export.dead_letter_bytes, recorder)
 
 
 def _lot_limits(config: BridgeConfig) -> LotLimits:

@@ -11,6 +11,7 @@ import click
 
 from otel_bridge.app.bridge import Bridge
 from otel_bridge.config.load import load
+from otel_bridge.pipeline.memory import keep_freed_memory
 from otel_bridge.telemetry.logs import configure
 
 _log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ def serve(
             "export.endpoint": otlp_endpoint,
         },
     )
+    keep_freed_memory()
     configure(level=settings.telemetry.log_level.upper(), form=settings.telemetry.log_format)
     run(_serve(Bridge(settings)))
 

@@ -144,12 +144,15 @@ class Pipeline:
             _log.exception("the exporter failed; %d events are dropped", payload.events)
             account.dropped(payload.events, "internal", payload.spans)
             return
-        refused_spans = min(sent.rejected_spans, payload.spans)
-        refused = min(refused_spans, payload.events)  # which spans were refused is not told; nearly all are events
-        if refused_spans:
-            _log.warning("the back end refused %d of %d spans: %s", refused_spans, payload.spans, sent.message)
-            account.dropped(refused, "partial_success", refused_spans)
-        account.emitted(payload.events - refused, payload.spans - refused_spans)
+        events, spans = payload.events, payload.spans
+        if sent.rejected_spans:
+            _log.warning("the back end refused %d of %d spans: %s", sent.rejected_spans, spans, sent.message)
+        for reason, rejected in sent.by_reason():
+            refused_spans = min(rejected, spans)
+            refused = min(refused_spans, events)  # which spans were refused is not told; nearly all are events
+            account.dropped(refused, reason, refused_spans)
+            events, spans = events - refused, spans - refused_spans
+        account.emitted(events, spans)
 
 
 class _Account:
@@ -180,11 +183,13 @@ async def _settled(batch: EventBatch) -> EventBatch:
 def _passes(batches: list[EventBatch]) -> Iterator[list[EventBatch]]:
     """Batches in groups of about `BATCH_EVENTS`; a larger one is divided, so that a pass has a bound whatever was sent."""
     group: list[EventBatch] = []
+    events = 0
     for batch in batches:
         for piece in divide(batch, BATCH_EVENTS):
-            if group and sum(map(len, group)) + len(piece) > BATCH_EVENTS:
+            if group and events + len(piece) > BATCH_EVENTS:
                 yield group
-                group = []
+                group, events = [], 0
             group.append(piece)
+            events += len(piece)
     if group:
         yield group

@@ -117,7 +117,7 @@ def test_a_back_end_that_comes_back(sink: OtlpSink, tmp_path: Path) -> None:
 def test_a_back_end_that_refuses(sink: OtlpSink, tmp_path: Path) -> None:
     """What the back end refuses for good is dropped and counted with the reason; what comes after it is emitted."""
     with running(tmp_path, sink) as service:
-        sink.answers += [Answer.grpc_failure(grpc.StatusCode.INVALID_ARGUMENT, "not today")]
+        sink.answers += [Answer.grpc_failure(grpc.StatusCode.PERMISSION_DENIED, "not today")]
         service.profiling.ExportEvents(an_inference(0))
         service.settle()
         service.profiling.ExportEvents(an_inference(1))
