@@ -14,6 +14,7 @@ from otel_bridge.cli.check import check
 from otel_bridge.cli.config import config
 from otel_bridge.cli.demo import demo
 from otel_bridge.cli.diff import diff
+from otel_bridge.cli.header import header
 from otel_bridge.cli.inspect import inspect
 from otel_bridge.cli.mapping import mapping
 from otel_bridge.cli.replay import replay
@@ -30,7 +31,7 @@ def otel_bridge() -> None:
     """ExecuTorch delegate events as OpenTelemetry spans."""
 
 
-for command in (serve, mapping, send, watch, replay, inspect, config, demo, spool):
+for command in (serve, mapping, send, watch, replay, inspect, config, header, demo, spool):
     otel_bridge.add_command(command)
 for command in (check, diff):
     mapping.add_command(command)

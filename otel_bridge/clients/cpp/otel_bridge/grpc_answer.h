@@ -1,66 +1,23 @@
 // Copyright (c) the otel-bridge authors. SPDX-License-Identifier: Apache-2.0
 //
-// One call of gRPC as it stands on HTTP/2: what its request says, and what its answer means. Nothing here is for applications but
-// `GrpcStatus`.
+// gRPC answer: what the answer to one call means.
 //
-// Sources: grpc doc/PROTOCOL-HTTP2.md, doc/http-grpc-status-mapping.md; OTLP specification, "Failures".
+// Sources: grpc doc/PROTOCOL-HTTP2.md, doc/http-grpc-status-mapping.md.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
 
-#include "otel_bridge_answer.h"
-#include "otel_bridge_http2.h"
+#include "answer.h"
+#include "frame.h"
+#include "grpc_status.h"
+#include "http2_call.h"
 
 namespace otel_bridge {
 
-/// Status codes of gRPC.
-enum class GrpcStatus : uint8_t {
-  kOk,
-  kCancelled,
-  kUnknown,
-  kInvalidArgument,
-  kDeadlineExceeded,
-  kNotFound,
-  kAlreadyExists,
-  kPermissionDenied,
-  kResourceExhausted,
-  kFailedPrecondition,
-  kAborted,
-  kOutOfRange,
-  kUnimplemented,
-  kInternal,
-  kUnavailable,
-  kDataLoss,
-  kUnauthenticated,
-};
-
-/// Its name in gRPC's documents.
-inline const char* name_of(GrpcStatus status) {
-  static constexpr const char* kNames[] = {
-      "OK",          "CANCELLED",     "UNKNOWN",      "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND",
-      "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
-      "UNIMPLEMENTED", "INTERNAL",     "UNAVAILABLE",  "DATA_LOSS",        "UNAUTHENTICATED"};
-  return kNames[static_cast<size_t>(status)];
-}
-
-/// Whether the same request may succeed later, by the rules of OTLP. `told`: the answer holds RetryInfo.
-inline bool retry_helps(GrpcStatus status, bool told) {
-  switch (status) {
-    case GrpcStatus::kCancelled:
-    case GrpcStatus::kDeadlineExceeded:
-    case GrpcStatus::kAborted:
-    case GrpcStatus::kOutOfRange:
-    case GrpcStatus::kUnavailable:
-    case GrpcStatus::kDataLoss:
-      return true;
-    case GrpcStatus::kResourceExhausted:
-      return told;
-    default:
-      return false;
-  }
-}
-
-namespace detail {
+namespace internal {
 
 /// The answer to one call.
 class GrpcAnswer final : public Http2Answer {
@@ -167,9 +124,10 @@ class GrpcAnswer final : public Http2Answer {
 
   static GrpcStatus of_reset(uint32_t code) {
     static constexpr GrpcStatus kByCode[] = {
-        GrpcStatus::kInternal,  GrpcStatus::kInternal,    GrpcStatus::kInternal,  GrpcStatus::kInternal, GrpcStatus::kInternal,
-        GrpcStatus::kUnknown,   GrpcStatus::kInternal,    GrpcStatus::kUnavailable, GrpcStatus::kCancelled, GrpcStatus::kInternal,
-        GrpcStatus::kInternal,  GrpcStatus::kResourceExhausted, GrpcStatus::kPermissionDenied};
+        GrpcStatus::kInternal,    GrpcStatus::kInternal,  GrpcStatus::kInternal, GrpcStatus::kInternal,
+        GrpcStatus::kInternal,    GrpcStatus::kUnknown,   GrpcStatus::kInternal, GrpcStatus::kUnavailable,
+        GrpcStatus::kCancelled,   GrpcStatus::kInternal,  GrpcStatus::kInternal, GrpcStatus::kResourceExhausted,
+        GrpcStatus::kPermissionDenied};
     return code < sizeof kByCode / sizeof kByCode[0] ? kByCode[code] : GrpcStatus::kUnknown;
   }
 
@@ -182,63 +140,6 @@ class GrpcAnswer final : public Http2Answer {
   char body_[kPrefix + 4096];
 };
 
-/// A block of header fields, written: literals that no table keeps.
-class HeaderWriter {
- public:
-  HeaderWriter(uint8_t* out, size_t room) : out_(out), room_(room) {}
-
-  size_t size() const { return size_; }
-  bool whole() const { return whole_; }
-
-  void indexed(uint8_t index) { put(0x80 | index); }
-
-  /// A field whose name is that of an entry of the static table (at most 61). `secret`: no intermediary may index it.
-  void named(uint8_t index, std::string_view value, bool secret = false) {
-    integer(secret ? 0x10 : 0, 15, index);
-    text(value);
-  }
-
-  void field(std::string_view name, std::string_view value) {
-    put(0);
-    text(name);
-    text(value);
-  }
-
- private:
-  void put(unsigned byte) {
-    whole_ = whole_ && size_ < room_;
-    if (whole_) out_[size_++] = static_cast<uint8_t>(byte);
-  }
-
-  void integer(unsigned high_bits, unsigned mask, size_t value) {
-    if (value < mask) return put(high_bits | static_cast<unsigned>(value));
-    put(high_bits | mask);
-    for (value -= mask; value >= 128; value >>= 7) put(0x80 | static_cast<unsigned>(value & 0x7f));
-    put(static_cast<unsigned>(value));
-  }
-
-  void text(std::string_view text) {
-    integer(0, 127, text.size());
-    for (char c : text) put(static_cast<uint8_t>(c));
-  }
-
-  uint8_t* out_;
-  size_t room_;
-  size_t size_ = 0;
-  bool whole_ = true;
-};
-
-/// Decimal digits.
-struct Decimal {
-  Decimal(uint64_t number, const char* unit) {
-    size = static_cast<size_t>(std::snprintf(text, sizeof text, "%llu%s", static_cast<unsigned long long>(number), unit));
-  }
-  std::string_view view() const { return std::string_view(text, size); }
-
-  char text[24];
-  size_t size;
-};
-
-}  // namespace detail
+}  // namespace internal
 
 }  // namespace otel_bridge

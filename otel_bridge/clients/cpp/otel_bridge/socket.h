@@ -1,19 +1,12 @@
 // Copyright (c) the otel-bridge authors. SPDX-License-Identifier: Apache-2.0
 //
-// A TCP connection on POSIX sockets under a deadline. Nothing here is for applications.
+// Socket: a TCP connection on POSIX sockets under a deadline.
 //
 // Invariants
 // * No call blocks beyond its deadline, but for the system's look-up of a host name, which has none.
 // * A peer that goes away gives an error, never SIGPIPE.
 // * The descriptor is not inherited by programs that the process starts.
 #pragma once
-
-#include <cerrno>
-#include <chrono>
-#include <climits>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -25,24 +18,16 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+
+#include "deadline.h"
+
 namespace otel_bridge {
-namespace detail {
 
-/// A moment of the steady clock.
-class Deadline {
- public:
-  explicit Deadline(uint32_t from_now_ms) : at_(Clock::now() + std::chrono::milliseconds(from_now_ms)) {}
-
-  /// Milliseconds until then, rounded up; 0: it is past.
-  uint32_t left_ms() const {
-    const auto left = std::chrono::duration_cast<std::chrono::microseconds>(at_ - Clock::now()).count();
-    return left <= 0 ? 0 : static_cast<uint32_t>((left + 999) / 1000);
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point at_;
-};
+namespace internal {
 
 /// How an operation ended.
 enum class Io { kDone, kAgain, kClosed, kLate };
@@ -159,5 +144,6 @@ class Socket {
   int error_ = 0;
 };
 
-}  // namespace detail
+}  // namespace internal
+
 }  // namespace otel_bridge
