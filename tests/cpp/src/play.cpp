@@ -1,6 +1,9 @@
 // Plays a script through RingTracer and Encoder; requests go to standard output, length-delimited, drops to standard error.
 //
 //   play BUFFER RECORDS IDENTIFIERS TEXT METADATA CONTEXT INSTRUCTIONS < script
+//
+// With NEARLY_WRAPPED (and -fno-access-control) the ring's positions begin a few records and bytes before 2^32, as if days had
+// passed.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -26,6 +29,15 @@ void drain(otel_bridge::Encoder& encoder, std::vector<char>& buffer, bool open_t
   }
 }
 
+#ifdef NEARLY_WRAPPED
+void pass_days(otel_bridge::internal::Ring& ring) {
+  constexpr uint32_t kRecordsLeft = 16;
+  constexpr uint32_t kBytesLeft = 96;
+  ring.head_ = ring.tail_ = ring.known_tail_ = 0U - kRecordsLeft;
+  ring.arena_head_ = ring.arena_tail_ = 0U - kBytesLeft;
+}
+#endif
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -38,6 +50,9 @@ int main(int argc, char** argv) {
   }
   Memory memory({sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6]});
   otel_bridge::RingTracer tracer(memory.ring);
+#ifdef NEARLY_WRAPPED
+  pass_days(tracer.recorder_.ring);
+#endif
   otel_bridge::StreamInfo info;
   info.stream_id[15] = 1;
   otel_bridge::Platform platform;
