@@ -9,6 +9,8 @@ import pytest
 from support.cpp import SOURCES, build, run
 from support.cpp_scripts import Received, received
 
+from otel_bridge.v1 import profiling_pb2 as pb
+
 pytestmark = pytest.mark.timeout(300)  # compilers take their time on machines that have other work
 
 Said = list[dict[str, Any]]
@@ -105,3 +107,32 @@ def test_a_clock_that_stands_still_stops_nothing(upload: Path) -> None:
     said = play(upload, "K", "B 1", "R again", *["P"] * 300, "B 1", *["R again"] * 1000, "Q 500")
     assert [each["answer"] for each in attempts(said)[:2]] == ["again", "ok"]
     assert any(each == {"flushed": False, "now": 1000} for each in said)
+
+
+def test_another_uploader_goes_on(upload: Path) -> None:
+    """
+    An uploader that takes over in the middle of an inference goes on where the one before ended: each event arrives once, in
+    its block, and each drop is told once. `taken` refuses numbers with gaps, and parts that do not fit each other.
+    """
+    said = play(upload, "D 2", "O 3000", "P", "N 3000", "P", "E 100", "N 4096", "B 5", "P", "P", "Q 9000")
+    assert len(attempts(said)) > 4
+    heard = taken(said)
+    assert [len(block.rows) for block in heard.blocks.values()] == [3100, 5]
+    assert heard.drops == {"no_block": 2}
+
+
+def test_what_an_uploader_leaves_unsent_is_told(upload: Path) -> None:
+    """Events of a request that an uploader had when another took over are `abandoned`."""
+    said = play(upload, "B 3", "R again", "P", "N 4096", "B 1", "P", "N 4096", "B 2", "P", "Q 0")
+    requests = [pb.ExportEventsRequest.FromString(bytes.fromhex(each["sent"])) for each in attempts(said)]
+    told = [[(drop.reason, drop.events) for drop in request.stream.dropped] for request in requests]
+    assert told == [[], [(b"abandoned", 3)], []]
+    assert [request.stream.sequence for request in requests] == [0, 1, 2]
+
+
+def test_events_whose_block_was_dropped_are_dropped(upload: Path) -> None:
+    """What a buffer that was too small has dropped the beginning of is no part of another block, for whoever takes over."""
+    said = play(upload, "N 100", "O 3", "P", "N 4096", "E 4", "B 5", "P", "Q 0")
+    heard = taken(said)
+    assert [len(block.rows) for block in heard.blocks.values()] == [5]
+    assert heard.drops == {"buffer_too_small": 7}

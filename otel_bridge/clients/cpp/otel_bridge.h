@@ -35,6 +35,7 @@
 #include "otel_bridge/ring.h"
 #include "otel_bridge/identifier_table.h"
 #include "otel_bridge/context.h"
+#include "otel_bridge/handover.h"
 #include "otel_bridge/recorder.h"
 #include "otel_bridge/tracer.h"
 #include "otel_bridge/static_tracer.h"

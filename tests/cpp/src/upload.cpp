@@ -1,7 +1,9 @@
 // An Uploader with a receiver and a clock that the script moves; each line of output is an object of JSON.
 //
 //   B events    an inference with so many events         P            poll
-//   D events    events outside any block: all dropped    Q deadline   flush
+//   O events    one with so many that has not ended      Q deadline   flush
+//   E events    so many more of it, and its end          N bytes      another uploader takes over, with such a buffer
+//   D events    events outside any block: all dropped
 //   R answer    the next answer of the receiver:         W ms         time passes
 //               ok, again, never, or wait=MS             K            the clock stands still from now on
 #include <cinttypes>
@@ -9,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <string>
 
 #include "otel_bridge.h"
@@ -78,7 +81,8 @@ int main() {
   options.platform.sleep_ms = pass;
   static unsigned char buffer[4096];
   Receiver receiver;
-  otel_bridge::Uploader uploader(tracer, info, receiver, buffer, sizeof(buffer), options);
+  std::optional<otel_bridge::Uploader> uploader;
+  uploader.emplace(tracer, info, receiver, buffer, sizeof(buffer), options);
   for (const auto& line : script::read(stdin)) {
     switch (line[0][0]) {
       case 'B':
@@ -86,8 +90,19 @@ int main() {
         log(tracer, line[1]);
         tracer.end_block();
         break;
+      case 'O':
+        tracer.create_event_block("Execute");
+        log(tracer, line[1]);
+        break;
+      case 'E':
+        log(tracer, line[1]);
+        tracer.end_block();
+        break;
       case 'D':
         log(tracer, line[1]);
+        break;
+      case 'N':
+        uploader.emplace(tracer, info, receiver, buffer, std::strtoul(line[1].c_str(), nullptr, 10), options);
         break;
       case 'R':
         receiver.answers.push_back(line[1]);
@@ -99,10 +114,10 @@ int main() {
         stuck = true;
         break;
       case 'P':
-        std::printf("{\"poll\": %" PRIu32 ", \"now\": %" PRIu64 "}\n", uploader.poll(), now);
+        std::printf("{\"poll\": %" PRIu32 ", \"now\": %" PRIu64 "}\n", uploader->poll(), now);
         break;
       case 'Q': {
-        const bool flushed = uploader.flush(static_cast<uint32_t>(std::strtoul(line[1].c_str(), nullptr, 10)));
+        const bool flushed = uploader->flush(static_cast<uint32_t>(std::strtoul(line[1].c_str(), nullptr, 10)));
         std::printf("{\"flushed\": %s, \"now\": %" PRIu64 "}\n", flushed ? "true" : "false", now);
         break;
       }
@@ -110,10 +125,10 @@ int main() {
         return 2;
     }
   }
-  const otel_bridge::Uploader::Counts counts = uploader.counts();
+  const otel_bridge::Uploader::Counts counts = uploader->counts();
   std::printf("{\"sent_events\": %" PRIu64 ", \"requests\": %" PRIu64 ", \"attempts\": %" PRIu64 ", \"waiting\": %" PRIu64
               ", \"rejected\": %" PRIu64 "}\n",
               counts.sent, counts.requests, counts.attempts, counts.waiting,
-              uploader.dropped(otel_bridge::Drop::kRejected));
+              uploader->dropped(otel_bridge::Drop::kRejected));
   return 0;
 }

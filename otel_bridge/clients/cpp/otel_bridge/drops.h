@@ -23,15 +23,17 @@ enum class Drop : uint8_t {
   kBufferTooSmall,      ///< an event that fits into no request of the uploader's buffer
   kInstructionsFull,    ///< in an inference that goes in parts: more instructions than the table has room for
   kRejected,            ///< the receiver said that it will never take the request
+  kAbandoned,           ///< its request was not known to have arrived when its uploader gave way to another
 };
 
-constexpr size_t kDropReasons = 12;
+constexpr size_t kDropReasons = 13;
 
 /// The reason as the bridge shows it.
 inline const char* name_of(Drop reason) {
   static constexpr const char* kNames[kDropReasons] = {
       "ring_full", "identifiers_full",   "identifier_too_long", "metadata_full",    "metadata_too_large", "no_block",
-      "misuse",    "chain_out_of_range", "two_producers",       "buffer_too_small", "instructions_full",  "rejected"};
+      "misuse",    "chain_out_of_range", "two_producers",       "buffer_too_small", "instructions_full",  "rejected",
+      "abandoned"};
   return kNames[static_cast<size_t>(reason)];
 }
 

@@ -8,6 +8,7 @@
 
 #include "drop_ledger.h"
 #include "drops.h"
+#include "handover.h"
 #include "plan.h"
 #include "planner.h"
 #include "platform.h"
@@ -21,7 +22,7 @@
 
 namespace otel_bridge {
 
-/// Takes events out of a tracer's ring and encodes them. One thread at a time.
+/// Takes events out of a tracer's ring and encodes them. One at a time, and one thread at a time.
 ///
 /// Blocks go whole. One that fits into no request alone, or that is still open while the ring runs full, goes in parts: in
 /// consecutive requests, each event with its occurrence (docs/protocol.md, "Parts").
@@ -31,9 +32,14 @@ class Encoder {
       : recorder_(tracer.recorder_),
         ring_(tracer.recorder_.ring),
         context_bytes_(tracer.memory_.context_bytes),
+        ledger_(tracer.handover_.ledger),
+        sequence_(tracer.handover_.sequence),
+        rows_in_flight_(tracer.handover_.rows_in_flight),
         stream_(info, platform),
-        planner_(tracer.memory_, ring_, recorder_.identifiers, ledger_),
-        request_(ring_, recorder_.identifiers, planner_) {}
+        planner_(tracer.memory_, ring_, recorder_.identifiers, tracer.handover_),
+        request_(ring_, recorder_.identifiers, planner_) {
+    drop_request(Drop::kAbandoned);  // that of the encoder before, if there was one
+  }
 
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
@@ -50,8 +56,12 @@ class Encoder {
     const uint32_t limit = ring_.end();
     internal::Writer out(buffer, capacity);
     if (capacity < least_buffer()) {
-      drop_all(limit);
+      planner_.part.active = false;
+      drop_records(limit, true);
       return 0;
+    }
+    if (!planner_.part.active) {
+      drop_records(limit, false);
     }
     count_drops();
     ledger_.note();
@@ -78,7 +88,7 @@ class Encoder {
   }
 
   /// The receiver will never take the last request: its events are dropped.
-  void refuse() { ledger_.add(Drop::kRejected, rows_in_flight_); }
+  void refuse() { drop_request(Drop::kRejected); }
 
   /// Events encoded so far.
   uint64_t events() const { return events_; }
@@ -102,11 +112,17 @@ class Encoder {
   static constexpr size_t kLeastRowBytes = 256;  // an event of a name of 200 bytes
   static constexpr size_t kFrameBytes = 8 + 9 * 8;
 
-  /// With a buffer that holds no request nothing can be sent, and the ring must not clog.
-  void drop_all(uint32_t limit) {
+  void drop_request(Drop reason) {
+    ledger_.add(reason, rows_in_flight_);
+    rows_in_flight_ = 0;
+  }
+
+  /// With a buffer that holds no request nothing can be sent, and the ring must not clog: all is dropped. With a buffer that
+  /// does, what stands before the first block: an encoder with a smaller one may have dropped its beginning.
+  void drop_records(uint32_t limit, bool all) {
     uint32_t at = ring_.begin();
     uint32_t arena = ring_.arena_begin();
-    for (; at != limit; ++at) {
+    for (; at != limit && (all || ring_[at].kind != internal::kBlockBegin); ++at) {
       ledger_.add(Drop::kBufferTooSmall, internal::is_event(ring_[at]) ? 1 : 0);
       arena = internal::has_entry(ring_[at]) ? ring_.after_entry(arena) : arena;
     }
@@ -116,12 +132,12 @@ class Encoder {
   internal::Recorder& recorder_;
   internal::Ring& ring_;
   const uint32_t context_bytes_;
-  internal::DropLedger ledger_;
+  internal::DropLedger& ledger_;
+  uint64_t& sequence_;
+  uint32_t& rows_in_flight_;
   const internal::StreamWriter stream_;
   internal::Planner planner_;
   internal::RequestWriter request_;
-  uint32_t rows_in_flight_ = 0;
-  uint64_t sequence_ = 0;
   uint64_t events_ = 0;
 };
 

@@ -8,6 +8,7 @@
 
 #include "drop_ledger.h"
 #include "drops.h"
+#include "handover.h"
 #include "identifier_table.h"
 #include "plan.h"
 #include "protobuf.h"
@@ -26,13 +27,14 @@ class Planner {
   // At most, beside its context: tags, kind, position, count, error, run index, part; and its method.
   static constexpr size_t kBlockBytes = 96 + field_size(kMaxMethodBytes);
 
-  Planner(const MemoryMap& memory, Ring& ring, const IdentifierTable& identifiers, DropLedger& ledger)
-      : part_context(memory.context + memory.context_bytes),
+  Planner(const MemoryMap& memory, Ring& ring, const IdentifierTable& identifiers, Handover& handover)
+      : part(handover.part),
+        part_context(memory.context + memory.context_bytes),
         chosen(memory),
         completions(memory),
         ring_(ring),
         identifiers_(identifiers),
-        ledger_(ledger),
+        ledger_(handover.ledger),
         seen_(ring) {}
 
   /// Plans a request of at most `budget` bytes beside those of its stream from records before `limit`. `open_too`: take also
@@ -47,7 +49,7 @@ class Planner {
   }
 
   Plan plan{};
-  Part part{};
+  Part& part;
   uint8_t* const part_context;
   ChosenIdentifiers chosen;
   CompletionTable completions;

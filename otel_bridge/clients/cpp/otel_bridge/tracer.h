@@ -15,6 +15,7 @@
 #include "attributes.h"
 #include "context.h"
 #include "drops.h"
+#include "handover.h"
 #include "identifier_table.h"
 #include "platform.h"
 #include "records.h"
@@ -216,7 +217,8 @@ class RingTracer : public et::EventTracer {
 
   const internal::MemoryMap memory_;
   std::atomic<bool> busy_{false};
-  internal::Recorder recorder_;  // last: at its end is what the consumer writes
+  internal::Recorder recorder_;
+  internal::Handover handover_;  // last: it and the end of the recorder are what the consumer writes
 };
 
 }  // namespace otel_bridge

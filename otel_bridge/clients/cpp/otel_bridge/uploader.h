@@ -24,6 +24,7 @@ struct UploaderOptions {
 };
 
 /// Sends what a tracer has. One thread at a time, any thread: it never makes the producer wait.
+/// A tracer has one at a time; another goes on where the one before ended.
 class Uploader {
  public:
   /// What became of the events so far.
