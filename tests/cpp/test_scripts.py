@@ -147,6 +147,18 @@ def test_an_inference_says_what_the_app_said(program: Path) -> None:
     assert (second.method, second.context, second.error, second.attributes) == ("decode", None, None, ())
 
 
+def test_an_attribute_that_is_set_anew_is_replaced(program: Path) -> None:
+    """The last value of a key counts, also where one was longer; and setting it for each inference uses up no memory."""
+    lines: list[Line] = [("T", TRACEPARENT, None), ("A", "threads", "4")]
+    for number in range(200):
+        lines += [("A", "device.thermal", "x" * (number % 30)), ("B", "Execute")]
+    heard, counted = play(program, lines, (65536, 4096, 512, 1 << 16, 1 << 16, 256, 512))
+    assert counted == {}
+    assert [dict(block.attributes) for _, block in sorted(heard.blocks.items())] == [
+        {"threads": "4", "device.thermal": "x" * (number % 30)} for number in range(200)
+    ]
+
+
 def test_a_table_of_identifiers_fills_once(program: Path) -> None:
     """Identifiers beyond the table's size are dropped and counted; those that are in it are found for ever."""
     lines: list[Line] = [("B", "Execute")]

@@ -102,7 +102,8 @@ class Expected:
         self._method = name if name and len(name) <= 128 else None
 
     def _set_attribute(self, key: str, value: str) -> None:
-        self._attributes.setdefault(key, value)
+        self._attributes.pop(key, None)  # what is set anew comes last
+        self._attributes[key] = value
 
     def _end_block(self, error: int) -> None:
         if self._open and error:

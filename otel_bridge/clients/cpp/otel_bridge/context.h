@@ -26,7 +26,7 @@ class Context {
 
   /// Sets a field, or unsets it where the length is 0. False: there is no room for it, and it is unset.
   bool set(unsigned field, const char* text, size_t length) {
-    erase(field);
+    erase_if([&](const Field& found) { return found.tag == tag(field, kBytes); });
     if (length == 0) {
       return true;
     }
@@ -35,7 +35,9 @@ class Context {
     return keep(out);
   }
 
-  bool add_attribute(const char* key, const Value& value) {
+  /// Sets an attribute, in the place of one of the same key. False: there is no room for it, and it is unset.
+  bool set_attribute(const char* key, const Value& value) {
+    erase_if([&](const Field& found) { return found.tag == tag(kAttribute, kBytes) && has_key(found, key); });
     Writer out(bytes_ + size_, capacity_ - size_);
     write_attribute(out, kAttribute, key, value);
     return keep(out);
@@ -62,13 +64,20 @@ class Context {
     return out.ok();
   }
 
-  void erase(unsigned field) {
+  static bool has_key(const Field& attribute, const char* key) {
+    const Field field = field_at(attribute.content);  // an attribute begins with its key
+    const auto length = static_cast<size_t>(field.end - field.content);
+    return length == std::strlen(key) && std::memcmp(field.content, key, length) == 0;
+  }
+
+  template <class Unwanted>
+  void erase_if(Unwanted unwanted) {
     uint8_t* kept = bytes_;
     const uint8_t* const end = bytes_ + size_;
     for (const uint8_t* at = bytes_; at != end;) {
       const Field found = field_at(at);
       const auto size = static_cast<size_t>(found.end - found.begin);
-      if (found.tag != tag(field, kBytes)) {
+      if (!unwanted(found)) {
         std::memmove(kept, found.begin, size);
         kept += size;
       }

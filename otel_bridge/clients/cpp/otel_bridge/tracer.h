@@ -59,13 +59,14 @@ class RingTracer : public et::EventTracer {
     return state_set && parent_set && sound && state_sound;
   }
 
-  /// An attribute of the inferences that follow, until `end_block`: thermal state, threads, a bucket of the input's shape.
+  /// An attribute of the inferences that follow, until `end_block`: thermal state, threads, a bucket of the input's shape. One of
+  /// the same key is replaced.
   bool set_attribute(const char* key, const Value& value) {
     const Turn turn(busy_);
     if (!turn.mine() || key == nullptr || *key == '\0') {
       return false;
     }
-    return recorder_.context.add_attribute(key, value);
+    return recorder_.context.set_attribute(key, value);
   }
 
   /// Ends the open block, so that it is sent now and not when the next one begins; does nothing where none is open.
