@@ -20,8 +20,8 @@ PAGE = "docs/cpp-transports.md"
 
 def test_a_file_is_forwarded(tmp_path: Path) -> None:
     """The program sends each request of a file over TLS: again after a 503, not after a 400; and says what came of it."""
-    made = make_certificates(tmp_path)
     libraries = subprocess.run([require("libcurl"), "--libs"], capture_output=True, text=True, check=True).stdout.split()
+    made = make_certificates(tmp_path)
     program = build(tmp_path, [ROOT / "docs" / "device" / "forward.cpp"], libraries=libraries)
     requests = [b"x" * 5, b"y" * 300, b"z"]
     events = tmp_path / "events.bin"
