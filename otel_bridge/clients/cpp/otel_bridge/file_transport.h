@@ -42,7 +42,7 @@ class FileTransport final : public Transport {
     std::fseek(file_, begin, SEEK_SET);
 #if OTEL_BRIDGE_HOSTED && !defined(_WIN32)
     // A file that is open for appending is written at its end, wherever one seeks.
-    if (begin >= 0 && ::ftruncate(::fileno(file_), begin) != 0) {
+    if (begin >= 0 && ::ftruncate(fileno(file_), begin) != 0) {
       std::clearerr(file_);
     }
 #endif
