@@ -1,0 +1,123 @@
+"""
+TLS of the doors, from files that may change while the bridge runs.
+
+Invariants
+* A handshake gets the certificate, key and authorities that were read last; connections that are open keep theirs.
+* Files that do not fit each other, as in the middle of a rotation, change nothing: the last good ones go on.
+* What is wrong with a file at start is told then.
+"""
+
+import logging
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from otel_bridge.auth.file_state import FileState, state_of
+from otel_bridge.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Files in PEM form: the bridge's certificate chain, its key, and the authorities of clients (None: they show none)."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    context: ssl.SSLContext
+    configuration: grpc.ServerCertificateConfiguration
+
+
+class DoorTls:
+    """
+    What both doors need to speak TLS.
+
+    http_needs_certificate   the HTTP door refuses a handshake without a certificate, where clients show one; else it is for
+                             the gate to refuse the request, and health stays open. The gRPC door always refuses
+
+    Raises `ConfigError` where a file cannot be used.
+    """
+
+    def __init__(self, files: TlsFiles, *, http_needs_certificate: bool) -> None:
+        self._files = files
+        self._http_needs_certificate = http_needs_certificate
+        self._seen = self._state()
+        self._loaded = self._given = self._load()
+        self._told = ""
+
+    @property
+    def credentials(self) -> grpc.ServerCredentials:
+        """For gRPC, which asks again at each handshake."""
+        needs = self._files.client_ca is not None
+        newer: Any = self._newer  # the stubs do not know that None means "as before"
+        return grpc.dynamic_ssl_server_credentials(self._loaded.configuration, newer, require_client_authentication=needs)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For HTTP: hands each handshake over to the context that was made last."""
+
+        def hand_over(handshake: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+            handshake.context = self._loaded.context
+
+        front = self._load().context
+        front.sni_callback = hand_over  # called without a name, too
+        return front
+
+    def refresh(self) -> None:
+        """Read the files again if they changed. Waits for a disk."""
+        found = self._state()
+        if found == self._seen:
+            return
+        try:
+            loaded = self._load()
+        except ConfigError as error:
+            if str(error) != self._told:
+                _log.error("%s; the certificate that was read before goes on", error)
+            self._told = str(error)
+            return
+        if self._state() != found:  # they changed under our hands
+            return
+        self._seen, self._loaded, self._told = found, loaded, ""
+        _log.info("the certificate of the doors was read again from %s", self._files.certificate)
+
+    def _newer(self) -> grpc.ServerCertificateConfiguration | None:
+        if self._loaded is self._given:
+            return None
+        self._given = self._loaded
+        return self._given.configuration
+
+    def _state(self) -> list[FileState | None]:
+        return [state_of(path) for path in (self._files.certificate, self._files.key, self._files.client_ca) if path]
+
+    def _load(self) -> _Loaded:
+        files = self._files
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            context.load_cert_chain(files.certificate, files.key, password="")  # else OpenSSL asks on the terminal
+            pair = (files.key.read_bytes(), files.certificate.read_bytes())
+        except OSError as error:
+            raise ConfigError(
+                f"server.tls_certificate ({files.certificate}) and server.tls_key ({files.key}) must be a certificate and its "
+                f"private key, not encrypted, in PEM form: {error}"
+            ) from error
+        authorities = None
+        if files.client_ca is not None:
+            try:
+                context.load_verify_locations(files.client_ca)
+                authorities = files.client_ca.read_bytes()
+            except OSError as error:
+                raise ConfigError(
+                    f"server.tls_client_ca ({files.client_ca}) holds no certificate in PEM form: {error}"
+                ) from error
+            context.verify_mode = ssl.CERT_REQUIRED if self._http_needs_certificate else ssl.CERT_OPTIONAL
+            context.options |= ssl.OP_NO_TICKET  # a resumed session would not be verified again, by whichever authority
+            context.num_tickets = 0
+        return _Loaded(context, grpc.ssl_server_certificate_configuration([pair], authorities))
