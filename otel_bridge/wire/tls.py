@@ -52,6 +52,8 @@ class DoorTls:
         self._seen = self._state()
         self._loaded = self._given = self._load()
         self._told = ""
+        self.context = self._front()
+        """For HTTP: hands each handshake over to the context that was made last."""
 
     @property
     def credentials(self) -> grpc.ServerCredentials:
@@ -59,17 +61,6 @@ class DoorTls:
         needs = self._files.client_ca is not None
         newer: Any = self._newer  # the stubs do not know that None means "as before"
         return grpc.dynamic_ssl_server_credentials(self._loaded.configuration, newer, require_client_authentication=needs)
-
-    @property
-    def context(self) -> ssl.SSLContext:
-        """For HTTP: hands each handshake over to the context that was made last."""
-
-        def hand_over(handshake: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-            handshake.context = self._loaded.context
-
-        front = self._load().context
-        front.sni_callback = hand_over  # called without a name, too
-        return front
 
     def refresh(self) -> None:
         """Read the files again if they changed. Waits for a disk."""
@@ -87,6 +78,14 @@ class DoorTls:
             return
         self._seen, self._loaded, self._told = found, loaded, ""
         _log.info("the certificate of the doors was read again from %s", self._files.certificate)
+
+    def _front(self) -> ssl.SSLContext:
+        def hand_over(handshake: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+            handshake.context = self._loaded.context
+
+        front = self._load().context
+        front.sni_callback = hand_over  # called without a name, too
+        return front
 
     def _newer(self) -> grpc.ServerCertificateConfiguration | None:
         if self._loaded is self._given:
