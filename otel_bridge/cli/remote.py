@@ -34,6 +34,23 @@ class Remote:
     plain_token: bool = False
 
 
+_SIGNS_OF_TLS = (
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "TLS with {server}: no authority that is trusted vouches for its certificate; name one with --ca",
+    ),
+    ("WRONG_VERSION_NUMBER", "TLS with {server}: it speaks plain text; write http://HOST:PORT, without --ca, --cert and --key"),
+    (
+        "handshake failed",
+        "TLS with {server}: it did not agree; where it asks for a certificate of yours, give --cert and --key",
+    ),
+    (
+        "closed",
+        "{server} hangs up; where it speaks TLS, write https://HOST:PORT or name its authority with --ca",
+    ),
+)
+"""What gRPC says of a connection that failed -> what it means."""
+
 _OPTIONS = (
     click.option(
         "--server",
@@ -109,6 +126,9 @@ def patiently(call: Callable[[], T], sleep: Callable[[float], None] = time.sleep
 def explain(server: str, error: BridgeRefused | BridgeUnavailable) -> str:
     """An error of a call, on one line."""
     if error.reason == UNREACHABLE:
+        for sign, meaning in _SIGNS_OF_TLS:
+            if sign in str(error):
+                return meaning.format(server=server)
         return f"no bridge answers at {server}: start one with `otel-bridge serve`, or name another with --server"
     if error.reason == Unauthenticated.reason:
         return f"{error} (--token-file FILE, or {TOKEN_VARIABLE})"

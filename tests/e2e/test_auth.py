@@ -1,0 +1,279 @@
+"""A real bridge with TLS and tokens: every client gets in with the right one, and nobody else does."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+from support.certificates import CLIENT_URI, Certificates, make_certificates
+from support.inferences import infer
+from support.otlp_sink import OtlpSink
+from support.service import Service, WayIn, otel_bridge, running
+
+from otel_bridge.cli.main import otel_bridge as commands
+from otel_bridge.client import BridgeClient, EventTracer
+from otel_bridge.model.identity import Scope
+
+DUMP = Path(__file__).parents[1] / "fixtures" / "toy_backend_int" / "run.etdp"
+RECORD = DUMP.with_name("model.etrecord")
+EVENTS = 9
+NO_TOKEN = {"OTEL_BRIDGE_TOKEN": "not-a-token"}
+
+
+class Secured:
+    """A bridge with TLS and tokens, and what it takes to get in."""
+
+    def __init__(self, folder: Path, certificates: Certificates) -> None:
+        self.folder = folder
+        self.certificates = certificates
+        self.way_in = WayIn(certificates.authority, self.token("admin", *Scope))
+        self.service: Service
+
+    def token(self, name: str, *scopes: Scope) -> Path:
+        """A file with a new token, made as an operator does."""
+        output = self.folder / f"{name}.token"
+        options = [option for scope in scopes for option in ("--scope", scope)]
+        done = self.token_command("create", name, *options, "--output", output)
+        assert (done.exit_code, done.stdout) == (0, "")
+        return output
+
+    def known(self, name: str, *scopes: Scope) -> Path:
+        """The same, once the bridge that runs has noticed it."""
+        output = self.token(name, *scopes)
+        self.service.process.wait_until(lambda: self.knows(output))
+        return output
+
+    def knows(self, token: Path) -> bool:
+        """Whether the bridge takes it for a good one."""
+        return httpx.get(
+            f"https://{self.service.http}/metrics",
+            headers={"authorization": f"Bearer {token.read_text().strip()}"},
+            verify=self.way_in.context,
+            trust_env=False,
+        ).status_code in (200, 403)
+
+    def token_command(self, *arguments: object) -> Result:
+        """`otel-bridge token` in the data directory of this bridge."""
+        return invoke("token", *arguments, "--data-dir", self.folder / "data")
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Of the bridge, as variables."""
+        made = self.certificates
+        return {
+            "SERVER__TLS_CERTIFICATE": str(made.server),
+            "SERVER__TLS_KEY": str(made.server_key),
+            "AUTH__ENABLED": "true",
+        }
+
+    def command(self, *arguments: object, token: Path | None = None, **variables: str) -> Result:
+        """A command of a client that trusts this bridge."""
+        said = ["--token-file", token] if token else []
+        return invoke(*arguments, "--server", self.service.grpc, "--ca", self.way_in.ca, *said, **variables)
+
+
+def invoke(*arguments: object, **variables: str) -> Result:
+    """A command, run in this process."""
+    return CliRunner(env=variables).invoke(commands, [*map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """One for the tests of this module; tokens have the names of their tests."""
+    folder = tmp_path_factory.mktemp("secured")
+    secured = Secured(folder, make_certificates(folder))
+    with OtlpSink() as sink, running(folder, sink, way_in=secured.way_in, **secured.settings) as secured.service:
+        yield secured
+
+
+def test_a_release_and_its_devices(secured: Secured) -> None:
+    """A build pipeline uploads with its token, devices send with theirs, and the spans arrive, resolved."""
+    pipeline, device = secured.known("pipeline", Scope.MAPPINGS_WRITE), secured.known("device", Scope.EVENTS_WRITE)
+    done = secured.command("mapping", "upload", RECORD, "--model", "toy", "--version", "1", token=pipeline)
+    assert (done.exit_code, done.stderr) == (0, "")
+    done = secured.command("send", DUMP, "--model", "toy@1", "--resource", "service.name=files", token=device)
+    assert (done.exit_code, done.stdout) == (0, f"{DUMP}: {EVENTS} events accepted\n")
+    done = secured.command(
+        "send", DUMP, "--model", "toy@1", "--resource", "service.name=variable", OTEL_BRIDGE_TOKEN=device.read_text().strip()
+    )
+    assert done.exit_code == 0
+    secured.service.settle()
+    assert len(secured.service.spans("files")) == len(secured.service.spans("variable")) == EVENTS
+
+
+def test_the_python_client_gets_in(secured: Secured) -> None:
+    """The Python client sends with a token from a file; with a token that lacks the scope it drops, and counts."""
+    device, reader = secured.known("app", Scope.EVENTS_WRITE), secured.known("reader", Scope.MAPPINGS_READ)
+    sent = []
+    for token in (device, reader):
+        resource = {"service.name": f"app {token.stem}"}
+        with BridgeClient(f"https://{secured.service.grpc}", token=token, ca=secured.way_in.ca, resource=resource) as client:
+            infer(EventTracer(client, model="toy@1"))
+        sent.append((client.stats.accepted, sum(client.stats.dropped.values())))
+    assert sent[0][0] > 0 == sent[0][1]
+    assert sent[1] == (0, sent[0][0])
+    secured.service.settle()
+    assert secured.service.spans("app app")
+    assert not secured.service.spans("app reader")
+
+
+@pytest.mark.usefixtures("needs_curl")
+def test_curl_gets_in(secured: Secured) -> None:
+    """With the authority and a token curl is answered; without a token it is told by which header to show one."""
+    device = secured.known("curl", Scope.EVENTS_WRITE)
+    url = f"https://{secured.service.http}"
+
+    def curl(path: str, *arguments: str) -> tuple[str, str]:
+        command = ["curl", "-sS", "--noproxy", "*", "--cacert", str(secured.way_in.ca), "-i", *arguments, f"{url}{path}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
+        head, _, body = done.stdout.replace("\r", "").partition("\n\n")
+        return head.lower(), body
+
+    bearer = ("-H", f"Authorization: Bearer {device.read_text().strip()}")
+    head, body = curl("/v1/etdump?model=toy", "--data-binary", f"@{DUMP}", *bearer)
+    assert (head.splitlines()[0], json.loads(body)["accepted"]) == ("http/1.1 200 ok", EVENTS)
+    head, body = curl("/v1/etdump?model=toy", "--data-binary", f"@{DUMP}")
+    assert head.startswith("http/1.1 401 unauthorized")
+    assert 'www-authenticate: bearer realm="otel-bridge"' in head
+    assert json.loads(body) == {
+        "code": "UNAUTHENTICATED",
+        "reason": "unauthenticated",
+        "message": "the request has no credential; send a token: `authorization: Bearer TOKEN`",
+    }
+    head, body = curl("/v1/mappings", *bearer)
+    assert head.startswith("http/1.1 403 forbidden")
+    assert json.loads(body)["reason"] == "permission_denied"
+    assert curl("/healthz")[1] == "ok\n"
+    assert curl("/readyz")[1] == "ready\n"
+
+
+def test_a_device_sees_no_mapping(secured: Secured) -> None:
+    """With a device's token every command about mappings ends with 1 and the scope that is missing; nothing is changed."""
+    secured.service.command("mapping", "upload", RECORD, "--build-id", "kept")
+    before = secured.service.command("mapping", "list", "--json")
+    device = secured.known("nosy", Scope.EVENTS_WRITE)
+    reads, writes = "mappings:read", "mappings:write"
+    for arguments, scope in (
+        (("mapping", "upload", RECORD, "--build-id", "new"), writes),
+        (("mapping", "delete", "kept"), writes),
+        (("mapping", "alias", "toy@2", "kept"), writes),
+        (("mapping", "show", "kept"), reads),
+        (("mapping", "list"), reads),
+        (("mapping", "missing"), reads),
+    ):
+        done = secured.command(*arguments, token=device)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert f"PERMISSION_DENIED: the credential does not allow this: it lacks the scope {scope}" in done.stderr
+    assert secured.service.command("mapping", "list", "--json") == before
+
+
+def test_without_a_way_in(secured: Secured) -> None:
+    """A command without token, without TLS, or without the authority ends with 1 and one line that says what to do."""
+    done = secured.command("mapping", "list")
+    assert done.exit_code == 1
+    assert done.stderr.endswith("(--token-file FILE, or OTEL_BRIDGE_TOKEN)\n")
+    server = secured.service.grpc
+    for written, told in (
+        (server, f"{server} hangs up; where it speaks TLS, write https://HOST:PORT"),
+        (f"https://{server}", f"TLS with https://{server}: no authority that is trusted vouches for its certificate"),
+    ):
+        done = invoke("mapping", "list", "--server", written, **NO_TOKEN)
+        (line,) = done.stderr.splitlines()
+        assert (done.exit_code, line.startswith(f"Error: {told}")) == (1, True)
+
+
+def test_a_token_stays_at_home() -> None:
+    """To another machine a command shows no token without TLS, unless that is said; what it says has no token in it."""
+    done = otel_bridge("mapping", "list", "--server", "192.0.2.1:4417", **NO_TOKEN)
+    assert done.returncode == 1
+    assert "would travel to 192.0.2.1:4417 in plain text" in done.stderr
+    assert "--plain-token" in done.stderr
+    assert NO_TOKEN["OTEL_BRIDGE_TOKEN"] not in done.stderr
+
+
+def test_tokens_come_and_go(secured: Secured) -> None:
+    """A running bridge notices tokens that are created, rotated and revoked."""
+    wait = secured.service.process.wait_until
+    first = secured.known("rotated", Scope.MAPPINGS_READ)
+    second = secured.folder / "second.token"
+    rotate = ("create", "rotated", "--scope", "mappings:read", "--overlap", "1h", "--output", second)
+    assert secured.token_command(*rotate).exit_code == 0
+    wait(lambda: secured.knows(second))
+    for token in (first, second):
+        assert secured.command("mapping", "list", token=token).exit_code == 0
+    assert secured.token_command("revoke", first.read_text().split("_")[1]).exit_code == 0
+    wait(lambda: not secured.knows(first))
+    assert secured.command("mapping", "list", token=first).exit_code == 1
+    assert secured.command("mapping", "list", token=second).exit_code == 0
+    assert secured.token_command("revoke", "rotated").exit_code == 0
+    wait(lambda: not secured.knows(second))
+
+
+def test_refusals_are_counted_and_told(secured: Secured) -> None:
+    """Refusals are counted by door and reason; the log names reason and credential, and never holds a token."""
+    device = secured.known("counted", Scope.EVENTS_WRITE)
+    before = secured.service.counts("auth_refused_requests")
+    secured.command("mapping", "list", token=device)
+    secured.command("mapping", "list")
+    assert secured.service.counts("auth_refused_requests") - before == {("scope", "grpc"): 1, ("no_credential", "grpc"): 1}
+    log = secured.service.process.log.read_text()
+    assert " refused: " in log
+    secrets = [path.read_text().strip().split("_", 2)[2] for path in secured.folder.glob("*.token")]
+    assert len(secrets) > 1
+    assert [secret for secret in secrets if secret in log] == []
+
+
+def test_a_certificate_is_rotated(tmp_path: Path) -> None:
+    """New certificate files count without a restart, at both doors."""
+    secured = Secured(tmp_path, make_certificates(tmp_path, name="first"))
+    made = secured.certificates
+    with OtlpSink() as sink, running(tmp_path, sink, way_in=secured.way_in, **secured.settings) as service:
+        new = make_certificates(tmp_path, name="second")
+        for old_file, new_file in ((made.server, new.server), (made.server_key, new.server_key)):
+            new_file.replace(old_file)
+        service.way_in = WayIn(new.authority, secured.way_in.token)
+        service.process.wait_until(lambda: service.get("/metrics").is_success)
+        service.process.wait_until(lambda: _answers(service))
+    assert "the certificate of the doors was read again" in service.process.log.read_text()
+
+
+def _answers(service: Service) -> bool:
+    assert service.way_in is not None
+    with service.way_in.channel(service.grpc) as channel:
+        try:
+            channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=20)
+        except grpc.RpcError:
+            return False
+    return True
+
+
+def test_a_certificate_stands_for_a_token(tmp_path: Path) -> None:
+    """A pipeline that shows a listed certificate needs no token; health over HTTP is open, and gRPC needs the certificate."""
+    secured = Secured(tmp_path, make_certificates(tmp_path))
+    made = secured.certificates
+    listed = json.dumps({CLIENT_URI: ["mappings:write"]})
+    settings = {"SERVER__TLS_CLIENT_CA": str(made.authority), "AUTH__CERTIFICATES": listed}
+    with OtlpSink() as sink, running(tmp_path, sink, way_in=secured.way_in, **secured.settings, **settings) as secured.service:
+        own = ("--cert", made.client, "--key", made.client_key)
+        done = secured.command("mapping", "upload", RECORD, "--build-id", "one", *own)
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert "lacks the scope mappings:read" in secured.command("mapping", "list", *own).stderr
+        assert secured.command("mapping", "list", *own, token=secured.way_in.token).exit_code == 0
+        assert secured.service.get("/metrics").status_code == 401
+        assert secured.command("mapping", "list", token=secured.way_in.token).exit_code == 1
+
+
+def test_an_open_door_is_refused_at_start(tmp_path: Path) -> None:
+    """`serve` on every address without TLS and tokens ends with 1 before a port is open; with files that are wrong, too."""
+    everywhere = ("serve", "--grpc", "0.0.0.0:0", "--http", "0.0.0.0:0", "--data-dir", tmp_path)
+    done = otel_bridge(*everywhere)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("can be reached by others: set server.tls_certificate and server.tls_key and auth.enabled") == 2
+    (tmp_path / "tokens.json").write_text("{}}")
+    done = otel_bridge("serve", "--grpc", "127.0.0.1:0", "--data-dir", tmp_path, OTEL_BRIDGE_AUTH__ENABLED="true")
+    assert done.returncode == 1
+    assert "holds no tokens as `otel-bridge token create` writes them" in done.stderr
