@@ -39,6 +39,7 @@ from otel_bridge.v1.profiling_pb2_grpc import ProfilingServiceStub
 
 PROGRAM = Path(sys.executable).with_name("otel-bridge")
 ANY_PORT = f"{LOOPBACK}:0"
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - what one test listens on, to show that it may not be reached without a token
 _LISTENS = re.compile(r"listens for gRPC on (\S+) and for HTTP on (\S+)")
 
 
@@ -187,7 +188,7 @@ class Service:
     def _read_addresses(self, since: int) -> bool:
         found = _LISTENS.search(self.process.log.read_bytes()[since:].decode())
         if found:
-            self.grpc, self.http = found[1], found[2]
+            self.grpc, self.http = (address.replace(EVERYWHERE, LOOPBACK) for address in found.groups())
         return found is not None
 
 
