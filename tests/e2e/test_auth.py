@@ -3,20 +3,25 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import grpc
 import httpx
 import pytest
 from click.testing import CliRunner, Result
+from support.access import bad_credentials, by_grpc, by_http
 from support.certificates import CLIENT_URI, Certificates, make_certificates
 from support.inferences import infer
 from support.otlp_sink import OtlpSink
 from support.service import Service, WayIn, otel_bridge, running
+from support.tokens import Issuer
 
 from otel_bridge.cli.main import otel_bridge as commands
 from otel_bridge.client import BridgeClient, EventTracer
 from otel_bridge.model.identity import Scope
+from otel_bridge.wire.access import ACCESS
 
 DUMP = Path(__file__).parents[1] / "fixtures" / "toy_backend_int" / "run.etdp"
 RECORD = DUMP.with_name("model.etrecord")
@@ -211,6 +216,40 @@ def test_tokens_come_and_go(secured: Secured) -> None:
     assert secured.command("mapping", "list", token=second).exit_code == 0
     assert secured.token_command("revoke", "rotated").exit_code == 0
     wait(lambda: not secured.knows(second))
+
+
+def test_bad_credentials_open_nothing(secured: Secured, run: Any) -> None:
+    """At the running process, too, everything but health is refused to bad credentials, and to a device all but its own."""
+    tokens = Issuer(secured.folder / "data" / "tokens.json", datetime.now(UTC))
+    shown = list(bad_credentials(tokens).values())
+    device = [f"Bearer {secured.known('matrix', Scope.EVENTS_WRITE).read_text().strip()}"]
+    before = secured.service.command("mapping", "list", "--json")
+    events = secured.service.ledger().accepted
+
+    async def answer(channel: grpc.aio.Channel, client: httpx.AsyncClient, what: str, authorizations: list[str]) -> str:
+        if what.startswith("/"):
+            return (await by_grpc(channel, what, authorizations)).name
+        return str((await by_http(client, what, authorizations)).status_code)
+
+    async def check() -> None:
+        url = f"https://{secured.service.http}"
+        async with (
+            grpc.aio.secure_channel(secured.service.grpc, credentials) as channel,
+            httpx.AsyncClient(base_url=url, verify=context, trust_env=False) as client,
+        ):
+            for what, scope in ACCESS.items():
+                for authorizations in shown:
+                    assert (await answer(channel, client, what, authorizations) in ("UNAUTHENTICATED", "401")) is (
+                        scope is not None
+                    ), what
+                told = await answer(channel, client, what, device)
+                assert (told in ("PERMISSION_DENIED", "403")) is (scope not in (None, Scope.EVENTS_WRITE)), what
+
+    context = secured.way_in.context
+    credentials = grpc.ssl_channel_credentials(secured.way_in.ca.read_bytes())
+    run(check())
+    assert secured.service.command("mapping", "list", "--json") == before
+    assert secured.service.ledger().accepted == events
 
 
 def test_refusals_are_counted_and_told(secured: Secured) -> None:

@@ -2,33 +2,20 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import grpc
-import httpx
 import pytest
-from google.protobuf import descriptor_pool
-from google.rpc.status_pb2 import Status
-from starlette.applications import Starlette
-from starlette.routing import Route
+from support.access import OPEN, RPCS, bad_credentials, by_grpc, by_http, message_of, routes_of
 from support.http import status_of
-from support.tokens import ALL, NOON, Issuer, gate_of
+from support.tokens import NOON, Issuer, gate_of
 
 from otel_bridge.mapping.memory import MemoryRegistry
 from otel_bridge.model.identity import Scope
 from otel_bridge.v1 import mapping_pb2
 from otel_bridge.wire.access import ACCESS, needed
-from otel_bridge.wire.server import _REFLECTED
-
-RPCS = [
-    f"/{service}/{method.name}"
-    for service in _REFLECTED
-    for method in descriptor_pool.Default().FindServiceByName(service).methods
-]
-"""Every RPC of every service that the gRPC door has."""
 
 DEVICE = {
     "/otel_bridge.v1.ProfilingService/ExportEvents",
@@ -38,59 +25,12 @@ DEVICE = {
 }
 """What a device may do."""
 
-OPEN = {what for what, scope in ACCESS.items() if scope is None}
-
 REFUSED_GRPC = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
-
-
-def routes_of(app: Starlette) -> Iterator[str]:
-    """Every method and path of the HTTP door, as the table has them."""
-    for route in app.routes:
-        assert isinstance(route, Route)
-        yield from (f"{method} {route.path}" for method in route.methods or () if method != "HEAD")
 
 
 @pytest.fixture
 def issuer(tmp_path: Path) -> Issuer:
     return Issuer(tmp_path / "tokens.json")
-
-
-def bad_credentials(issuer: Issuer) -> dict[str, list[str]]:
-    """Headers `authorization` that let nobody in, by the reason that is counted."""
-    good, other = issuer.issue(*ALL), issuer.issue(*ALL)
-    revoked = issuer.issue(*ALL)
-    issuer.revoke(revoked)
-    expired = issuer.issue(*ALL, lifetime=timedelta())
-    never_drawn = Issuer(issuer.file.with_name("elsewhere.json")).issue(*ALL)
-    return {
-        "no_credential": [],
-        "malformed": [f"Basic {good}"],
-        "malformed, too": [f"Bearer {good}x"],
-        "malformed, twice": [f"Bearer {good}", f"Bearer {good}"],
-        "unknown": [f"Bearer {never_drawn}"],
-        "unknown, secret of another": ["Bearer " + good[:15] + other[15:]],
-        "expired": [f"Bearer {expired}"],
-        "revoked": [f"Bearer {revoked}"],
-    }
-
-
-async def by_grpc(channel: grpc.aio.Channel, what: str, authorizations: list[str], body: bytes = b"") -> grpc.StatusCode:
-    """How a call ends; OK once it has answered for the first time."""
-    call: Any = channel.unary_stream(what)(body, metadata=[("authorization", each) for each in authorizations])
-    try:
-        await call.read()
-    except grpc.RpcError as error:
-        code: grpc.StatusCode = error.code()
-        return code
-    call.cancel()
-    return grpc.StatusCode.OK
-
-
-async def by_http(client: httpx.AsyncClient, what: str, authorizations: list[str]) -> httpx.Response:
-    """The answer of a route."""
-    method, path = what.split(" ")
-    headers = [("authorization", each) for each in authorizations]
-    return await client.request(method, re.sub(r"{.*}", "a-build", path), headers=headers)
 
 
 def a_registry(registry: MemoryRegistry) -> str:
@@ -161,14 +101,6 @@ def test_bad_credentials_open_nothing(opened: Any, run: Any, issuer: Issuer) -> 
                 assert counted["grpc", reason] + counted["http", reason] == times * len(guarded), reason
 
     run(check())
-
-
-def message_of(answer: httpx.Response) -> str:
-    """What a refusal says, in either form."""
-    if answer.headers["content-type"] == "application/json":
-        message: str = answer.json()["message"]
-        return message
-    return Status.FromString(answer.content).message
 
 
 @pytest.mark.parametrize("scope", Scope)
