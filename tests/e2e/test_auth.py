@@ -10,15 +10,14 @@ from typing import Any
 import grpc
 import httpx
 import pytest
-from click.testing import CliRunner, Result
 from support.access import bad_credentials, by_grpc, by_http
-from support.certificates import CLIENT_URI, Certificates, make_certificates
+from support.certificates import make_certificates
 from support.inferences import infer
 from support.otlp_sink import OtlpSink
-from support.service import Service, WayIn, otel_bridge, running
+from support.secured import Secured, invoke
+from support.service import otel_bridge, running
 from support.tokens import Issuer
 
-from otel_bridge.cli.main import otel_bridge as commands
 from otel_bridge.client import BridgeClient, EventTracer
 from otel_bridge.model.identity import Scope
 from otel_bridge.wire.access import ACCESS
@@ -27,63 +26,6 @@ DUMP = Path(__file__).parents[1] / "fixtures" / "toy_backend_int" / "run.etdp"
 RECORD = DUMP.with_name("model.etrecord")
 EVENTS = 9
 NO_TOKEN = {"OTEL_BRIDGE_TOKEN": "not-a-token"}
-
-
-class Secured:
-    """A bridge with TLS and tokens, and what it takes to get in."""
-
-    def __init__(self, folder: Path, certificates: Certificates) -> None:
-        self.folder = folder
-        self.certificates = certificates
-        self.way_in = WayIn(certificates.authority, self.token("admin", *Scope))
-        self.service: Service
-
-    def token(self, name: str, *scopes: Scope) -> Path:
-        """A file with a new token, made as an operator does."""
-        output = self.folder / f"{name}.token"
-        options = [option for scope in scopes for option in ("--scope", scope)]
-        done = self.token_command("create", name, *options, "--output", output)
-        assert (done.exit_code, done.stdout) == (0, "")
-        return output
-
-    def known(self, name: str, *scopes: Scope) -> Path:
-        """The same, once the bridge that runs has noticed it."""
-        output = self.token(name, *scopes)
-        self.service.process.wait_until(lambda: self.knows(output))
-        return output
-
-    def knows(self, token: Path) -> bool:
-        """Whether the bridge takes it for a good one."""
-        return httpx.get(
-            f"https://{self.service.http}/metrics",
-            headers={"authorization": f"Bearer {token.read_text().strip()}"},
-            verify=self.way_in.context,
-            trust_env=False,
-        ).status_code in (200, 403)
-
-    def token_command(self, *arguments: object) -> Result:
-        """`otel-bridge token` in the data directory of this bridge."""
-        return invoke("token", *arguments, "--data-dir", self.folder / "data")
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """Of the bridge, as variables."""
-        made = self.certificates
-        return {
-            "SERVER__TLS_CERTIFICATE": str(made.server),
-            "SERVER__TLS_KEY": str(made.server_key),
-            "AUTH__ENABLED": "true",
-        }
-
-    def command(self, *arguments: object, token: Path | None = None, **variables: str) -> Result:
-        """A command of a client that trusts this bridge."""
-        said = ["--token-file", token] if token else []
-        return invoke(*arguments, "--server", self.service.grpc, "--ca", self.way_in.ca, *said, **variables)
-
-
-def invoke(*arguments: object, **variables: str) -> Result:
-    """A command, run in this process."""
-    return CliRunner(env=variables).invoke(commands, [*map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
@@ -264,46 +206,6 @@ def test_refusals_are_counted_and_told(secured: Secured) -> None:
     secrets = [path.read_text().strip().split("_", 2)[2] for path in secured.folder.glob("*.token")]
     assert len(secrets) > 1
     assert [secret for secret in secrets if secret in log] == []
-
-
-def test_a_certificate_is_rotated(tmp_path: Path) -> None:
-    """New certificate files count without a restart, at both doors."""
-    secured = Secured(tmp_path, make_certificates(tmp_path, name="first"))
-    made = secured.certificates
-    with OtlpSink() as sink, running(tmp_path, sink, way_in=secured.way_in, **secured.settings) as service:
-        new = make_certificates(tmp_path, name="second")
-        for old_file, new_file in ((made.server, new.server), (made.server_key, new.server_key)):
-            new_file.replace(old_file)
-        service.way_in = WayIn(new.authority, secured.way_in.token)
-        service.process.wait_until(lambda: service.get("/metrics").is_success)
-        service.process.wait_until(lambda: _answers(service))
-    assert "the certificate of the doors was read again" in service.process.log.read_text()
-
-
-def _answers(service: Service) -> bool:
-    assert service.way_in is not None
-    with service.way_in.channel(service.grpc) as channel:
-        try:
-            channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=20)
-        except grpc.RpcError:
-            return False
-    return True
-
-
-def test_a_certificate_stands_for_a_token(tmp_path: Path) -> None:
-    """A pipeline that shows a listed certificate needs no token; health over HTTP is open, and gRPC needs the certificate."""
-    secured = Secured(tmp_path, make_certificates(tmp_path))
-    made = secured.certificates
-    listed = json.dumps({CLIENT_URI: ["mappings:write"]})
-    settings = {"SERVER__TLS_CLIENT_CA": str(made.authority), "AUTH__CERTIFICATES": listed}
-    with OtlpSink() as sink, running(tmp_path, sink, way_in=secured.way_in, **secured.settings, **settings) as secured.service:
-        own = ("--cert", made.client, "--key", made.client_key)
-        done = secured.command("mapping", "upload", RECORD, "--build-id", "one", *own)
-        assert (done.exit_code, done.stderr) == (0, "")
-        assert "lacks the scope mappings:read" in secured.command("mapping", "list", *own).stderr
-        assert secured.command("mapping", "list", *own, token=secured.way_in.token).exit_code == 0
-        assert secured.service.get("/metrics").status_code == 401
-        assert secured.command("mapping", "list", token=secured.way_in.token).exit_code == 1
 
 
 def test_an_open_door_is_refused_at_start(tmp_path: Path) -> None:
