@@ -125,7 +125,7 @@ class BridgeRefused(Rejected):
 
     reason = "bridge_refused"
 
-    def __init__(self, message: str, *, code: str, reason: str | None = None) -> None:
+    def __init__(self, message: str, *, code: str = "", reason: str | None = None) -> None:
         super().__init__(message, reason=reason)
         self.code = code
 
@@ -169,6 +169,6 @@ class BridgeUnavailable(Unavailable):
 
     reason = "bridge_unavailable"
 
-    def __init__(self, message: str, *, code: str, retry_after_s: float | None = None, reason: str | None = None) -> None:
+    def __init__(self, message: str, *, code: str = "", retry_after_s: float | None = None, reason: str | None = None) -> None:
         super().__init__(message, retry_after_s=retry_after_s, reason=reason)
         self.code = code

@@ -13,8 +13,8 @@ sealed interface Outcome {
 }
 
 /**
- * Sends ETDumps to the bridge at [bridge], such as "https://profiles.example.com". It waits for the network: call it from a worker.
- * [said] is what a file does not say: parameters of POST /v1/etdump, such as "model" to "camera@1.0".
+ * Sends ETDumps to the bridge at [bridge], such as "https://profiles.example.com". It waits for the network: call it from a
+ * worker. [said] is what a file does not say: parameters of POST /v1/etdump, such as "model" to "camera@1.0".
  */
 class ETDumpUploader(private val bridge: String, private val said: Map<String, String>) {
     fun upload(etdump: File, method: String): Outcome {

@@ -30,15 +30,13 @@ from otel_bridge.cli.options import (
     upload_from,
     upload_of,
 )
+from otel_bridge.cli.request_file import MAX_REQUEST_BYTES, RequestInFile
 from otel_bridge.cli.serial_log import SerialBlock
 from otel_bridge.errors import MalformedRequest
 from otel_bridge.telemetry.logs import escape
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.intake import parse
 from otel_bridge.wire.query import upload_request
-
-MAX_FILE_BYTES = 2**31 - 1
-"""gRPC counts the bytes of a message in an int32."""
 
 _MAX_SIDECAR_BYTES = 1 << 20
 NO_MODEL = "say which model ran: --model NAME@VERSION or --build-id ID, or `model` in a sidecar"
@@ -84,13 +82,13 @@ class Described:
             raise click.ClickException(f"{path}: {NO_MODEL}")
         return Parcel(str(path), request)
 
-    def block(self, log: Path | None, block: SerialBlock) -> Parcel:
+    def block(self, source: Path | None, block: SerialBlock | RequestInFile) -> Parcel:
         """
-        A block of a serial log; `log` is its file, whose time of change is when the run ended, or None for standard input.
+        What stands in a file among others; None: on standard input. An ETDump ended when the file was last changed.
 
         Raises `click.ClickException`.
         """
-        name = f"{log or '-'}: {block.place}"
+        name = f"{source or '-'}: {block.place}"
         request: Request
         if block.is_events:
             try:
@@ -99,7 +97,7 @@ class Described:
                 raise click.ClickException(f"{name}: {error}") from error
             self._anchor(request.stream)
         else:
-            request = upload_from(block.data, _modified_ns(log), method=self.method, **self.clock)
+            request = upload_from(block.data, _modified_ns(source), method=self.method, **self.clock)
         self._complete(request)
         if not _names_model(request.stream):
             raise click.ClickException(f"{name}: {NO_MODEL}")
@@ -195,9 +193,9 @@ def _names_model(stream: pb.Stream) -> bool:
     return bool(stream.model.name or stream.model.build_id)
 
 
-def _modified_ns(log: Path | None) -> int | None:
+def _modified_ns(path: Path | None) -> int | None:
     with contextlib.suppress(OSError):
-        return log.stat().st_mtime_ns if log else None
+        return path.stat().st_mtime_ns if path else None
     return None
 
 
@@ -206,5 +204,5 @@ def _check_size(path: Path) -> None:
         size = path.stat().st_size
     except OSError:
         return  # whoever reads it says why
-    if size > MAX_FILE_BYTES:
-        raise click.ClickException(f"{path}: has {size} bytes; one request holds at most {MAX_FILE_BYTES}")
+    if size > MAX_REQUEST_BYTES:
+        raise click.ClickException(f"{path}: has {size} bytes; one request holds at most {MAX_REQUEST_BYTES}")

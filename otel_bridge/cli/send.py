@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 from rich.console import Console
@@ -15,13 +16,23 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from otel_bridge.cli.account import Account
 from otel_bridge.cli.parcel import NO_MODEL, Described, Parcel, describe_options, sidecar_of
 from otel_bridge.cli.remote import Remote, connection_to, explain, patiently, remote_options
-from otel_bridge.cli.serial_log import DamagedBlock, read_serial_log
+from otel_bridge.cli.request_file import RequestInFile, read_requests
+from otel_bridge.cli.serial_log import DamagedBlock, SerialBlock, read_serial_log
 from otel_bridge.client.connection import Connection
 from otel_bridge.errors import BridgeRefused
 from otel_bridge.v1 import profiling_pb2 as pb
 
 _OF_THE_FILE = ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED")
 """Codes that say something of one request, not of the bridge."""
+
+Reader = Callable[[BinaryIO], Iterator[SerialBlock | RequestInFile | DamagedBlock]]
+"""Takes a stream apart."""
+
+_NOTHING: dict[Reader, str] = {
+    read_serial_log: "holds no block; one begins with -----BEGIN OTEL BRIDGE EVENTS-----",
+    read_requests: "is empty; let the runtime write requests into it",
+}
+"""What is said of a stream in which there is nothing."""
 
 Attempt = Callable[[], Parcel]
 """Makes a parcel ready; raises `click.ClickException` where it cannot be sent."""
@@ -37,6 +48,14 @@ Attempt = Callable[[], Parcel]
     type=click.Path(path_type=Path, allow_dash=True),
     help="Send what stands in base64 blocks in a serial log; - is standard input, read as it comes.",
 )
+@click.option(
+    "--events",
+    "recordings",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="Send requests that a runtime wrote into a file, each after its length; - is standard input.",
+)
 @describe_options
 @remote_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a file, and a summary.")
@@ -44,6 +63,7 @@ def send(
     *,
     dumps: tuple[Path, ...],
     logs: tuple[Path, ...],
+    recordings: tuple[Path, ...],
     model: str | None,
     build_id: str | None,
     method: str | None,
@@ -63,8 +83,8 @@ def send(
     not, 2 if the command is written wrongly; events that the bridge did not take are counted and change nothing.
     """
     said = Described(model, build_id, method, resources, runtime_version, clock)
-    if not dumps and not logs:
-        raise click.UsageError("Missing argument 'RUN.etdp...' (or --uart LOG)")
+    if not dumps and not logs and not recordings:
+        raise click.UsageError("Missing argument 'RUN.etdp...' (or --uart LOG, or --events FILE)")
     if dumps and not said.names_model and not all(sidecar_of(path).exists() for path in dumps):
         raise click.UsageError(NO_MODEL)
     account = Account(as_json)
@@ -76,7 +96,8 @@ def send(
                 deliver(connection, account, name, attempt)
                 waiting -= 1
                 advance()
-            for name, attempt in _blocks_in(logs, said, account):
+            logged = _blocks_in(logs, read_serial_log, said, account)
+            for name, attempt in chain(logged, _blocks_in(recordings, read_requests, said, account)):
                 waiting = 1
                 deliver(connection, account, name, attempt)
                 waiting = 0
@@ -120,25 +141,25 @@ def post(connection: Connection, parcel: Parcel) -> pb.UploadETDumpResponse | pb
     return connection.call(connection.profiling.ExportEvents, parcel.request)
 
 
-def _blocks_in(logs: Sequence[Path], said: Described, account: Account) -> Iterator[tuple[str, Attempt]]:
-    """The blocks of logs; what is wrong with others is noted on the way."""
-    for log in logs:
-        shown = str(log)
+def _blocks_in(sources: Sequence[Path], read: Reader, said: Described, account: Account) -> Iterator[tuple[str, Attempt]]:
+    """What stands in files; what is wrong with some of it is noted on the way."""
+    for source in sources:
+        shown = str(source)
         try:
-            stream = sys.stdin.buffer if shown == "-" else log.open("rb")
+            stream = sys.stdin.buffer if shown == "-" else source.open("rb")
         except OSError as error:
             account.note_fault(shown, f"{shown}: cannot be read: {error.strerror}")
             continue
         found = 0
         with stream:
-            for block in read_serial_log(stream):
+            for block in read(stream):
                 found += 1
                 if isinstance(block, DamagedBlock):
                     account.note_fault(shown, f"{shown}: {block}")
                 else:
-                    yield f"{shown}: {block.place}", partial(said.block, None if shown == "-" else log, block)
+                    yield f"{shown}: {block.place}", partial(said.block, None if shown == "-" else source, block)
         if not found:
-            account.note_fault(shown, f"{shown}: holds no block; one begins with -----BEGIN OTEL BRIDGE EVENTS-----")
+            account.note_fault(shown, f"{shown}: {_NOTHING[read]}")
 
 
 @contextmanager

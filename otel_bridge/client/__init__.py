@@ -15,6 +15,7 @@ from otel_bridge.client.entry import (
 from otel_bridge.client.program import NotProfiled, ProfiledProgram, profile_program
 from otel_bridge.client.settings import ClientSettings
 from otel_bridge.client.tracer import EventTracer
+from otel_bridge.export.retry import RetryPolicy
 
 __all__ = [
     "AsyncBridgeClient",
@@ -30,6 +31,7 @@ __all__ = [
     "NothingToDrain",
     "ProfiledProgram",
     "Reason",
+    "RetryPolicy",
     "WrongEntry",
     "WrongIdentifier",
     "WrongValue",

@@ -16,7 +16,8 @@ from concurrent.futures import TimeoutError as NotInTime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
+from weakref import WeakSet
 
 from otel_bridge.client.connection import Connection
 from otel_bridge.client.counters import ClientStats, Counters, Reason
@@ -28,6 +29,14 @@ from otel_bridge.errors import BridgeError, ConfigError
 from otel_bridge.model.stream import Clock
 
 _STOP_S = 5.0
+
+
+class Source(Protocol):
+    """Something that gathers events before it hands them over."""
+
+    def drain(self) -> bool:
+        """Hand over what there is; does not raise."""
+        ...
 
 
 class BridgeClient:
@@ -63,6 +72,7 @@ class BridgeClient:
         self._resource = attributes_of(resource or {})
         self._counters = Counters()
         self._sender = Sender(connection, self._settings, self._counters)
+        self._sources: WeakSet[Source] = WeakSet()
         self._is_closed = False
         atexit.register(self.close)
 
@@ -96,6 +106,10 @@ class BridgeClient:
         """Take events; False: they were dropped, and counted."""
         return self._sender.intake.offer(recording)
 
+    def attach(self, source: "Source") -> None:
+        """Let `close` ask a source for what it has not handed over; it is forgotten when nobody else holds it."""
+        self._sources.add(source)
+
     @property
     def max_rows(self) -> int:
         """Rows that a single block may hold: what the queue has memory for."""
@@ -126,10 +140,13 @@ class BridgeClient:
         """
         Send what was recorded, for `timeout_s` at most (None: the setting `close_timeout_s`), and stop.
 
+        Programs that are profiled are drained before; the open blocks of tracers are theirs.
         What is left then stays in the buffer; without a buffer it is lost, and counted.
         """
         if self._is_closed or not self._sender.intake.is_here:
             return
+        for source in list(self._sources):
+            source.drain()
         self._sender.intake.close()
         self.flush(self._settings.close_timeout_s if timeout_s is None else timeout_s)
         self._is_closed = True

@@ -2,9 +2,9 @@
 Draining the ETDump of ExecuTorch's Python runtime.
 
 Invariants
-* The runtime crashes when it is drained twice with no execution between, and does not say whether there was one
-  (`ETDumpGen::get_etdump_data`, devtools/etdump/etdump_flatcc.cpp). So it is drained only after an execution that succeeded
-  since the drain before: one that failed may have left nothing.
+* The runtime reads freed memory when it is drained twice with no execution between (`ETDumpGen::get_etdump_data`,
+  devtools/etdump/etdump_flatcc.cpp): it crashes, or writes what is no ETDump, and cannot be asked. So it is drained only after
+  an execution that succeeded since the drain before: one that failed may have left nothing.
 * Draining bounds the memory of the runtime's tracer, so it goes on when nobody takes the events.
 * The thread that drains copies bytes, and counts events; they are read in the client's.
 """

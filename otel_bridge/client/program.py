@@ -67,14 +67,16 @@ def profile_program(
     # ExecuTorch's ticks on POSIX are nanoseconds (runtime/platform/default/posix.cpp).
     stream = taker.open_stream(model=model, build_id=build_id, clocks=(Clock(name="host"),), runtime_version=_runtime_version())
     drains = Drains(program, taker, stream, every=every, every_s=every_s)
-    return ProfiledProgram(program, drains, attributes)
+    profiled = ProfiledProgram(program, drains, attributes)
+    taker.attach(profiled)
+    return profiled
 
 
 class ProfiledProgram:
     """
     A program that is profiled; what is not here is the program's own.
 
-    Used as `with profile_program(...) as program`, it hands over the last events at the end of the block.
+    The last events are handed over by `drain`, at the end of a `with` block, and when the client is closed.
     """
 
     def __init__(

@@ -77,9 +77,13 @@ def seal_report(stream: EventStream, told: Told) -> Sealed:
     return _finish(request, stream.take_sequences(1), told)
 
 
-def divide_sealed(sealed: Sealed, limits: Limits, take_sequences: Callable[[int], int], give_up: GiveUp) -> list[Sealed]:
+def divide_sealed(
+    sealed: Sealed, limits: Limits, take_sequences: Callable[[int], int], give_up: GiveUp
+) -> list[Sealed] | None:  # fmt: skip
     """
-    A request that the bridge found too large, in smaller ones with sequence numbers of their own; [] where that cannot be.
+    A request that the bridge found too large, in smaller ones with sequence numbers of their own; None: it cannot be read.
+
+    `give_up` is told of events that are too large alone; there may be no others.
 
     What was a part stays one of the same inference: its number follows from the sequence of part 0.
     """
@@ -88,7 +92,7 @@ def divide_sealed(sealed: Sealed, limits: Limits, take_sequences: Callable[[int]
         stream = Stream(sealed.stream_id, clocks=(Clock(),) * max(1, len(request.stream.clocks)))
         batch, _, _ = batch_of(request, stream, blocks_of(request.blocks, lambda _key: True))
     except (DecodeError, Rejected):
-        return []
+        return None
     head = request.stream
     head.ClearField("dropped")
     smaller = fit(batch, head, limits, lambda events: give_up(events, Reason.TOO_LARGE))

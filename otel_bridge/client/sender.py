@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_TOLD_S = 600.0  # a bridge that asks for years is asked again
 _FLOOR_BYTES = 1_024
+_GROWTH = 1 + 1 / 64
 _IDLE_S = 10.0
 
 
@@ -122,7 +123,7 @@ class Sender:
         due = self.intake.due_in_s()
         if due is not None and self._store.full_reason is None:
             waits.append(due)
-        if self._attempt is None and self._store.events:
+        if self._attempt is None and not self._store.is_empty:
             waits.append(max(0.0, self._not_before - time.monotonic()))
         return min(waits)
 
@@ -200,6 +201,8 @@ class Sender:
         if self._failures:
             _log.info("the bridge answers again")
         self._failures = 0
+        grown = self._limits.max_bytes * _GROWTH  # a limit that was learnt may have been of a moment
+        self._limits = replace(self._limits, max_bytes=min(self._settings.request_bytes, int(grown) + 1))
 
     def _wait(self, failure: BridgeUnavailable) -> None:
         if not self._failures:
@@ -210,18 +213,21 @@ class Sender:
 
     def _give_up(self, attempt: _Attempt, failure: BridgeRefused) -> None:
         """A request that the bridge will not take as it is: in smaller ones if it is too large, else not at all."""
-        sealed, smaller = attempt.sealed, list[Sealed]()
-        if failure.reason == TOO_LARGE and len(sealed.body) > _FLOOR_BYTES:
+        sealed, smaller = attempt.sealed, None
+        is_too_large = failure.reason == TOO_LARGE
+        if is_too_large and len(sealed.body) > _FLOOR_BYTES:
             limit = max(_FLOOR_BYTES, len(sealed.body) // 2)
             self._limits = replace(self._limits, max_bytes=min(self._limits.max_bytes, limit))
             smaller = divide_sealed(
                 sealed, replace(self._limits, max_bytes=limit), self._sequences(sealed), self._counters.drop
             )
-        self._store.remove(smaller)
-        if not smaller:
+        self._store.remove(smaller or ())
+        if smaller is None:
             _log.warning("%s; %d events are given up", failure, sealed.events)
-            self._counters.drop(sealed.events, Reason.TOO_LARGE if failure.reason == TOO_LARGE else Reason.REFUSED)
+            self._counters.drop(sealed.events, Reason.TOO_LARGE if is_too_large else Reason.REFUSED)
+        if not smaller:
             self._counters.give_back(sealed.told)
+            return
         for flush in self._flushes:
             if flush.waits_for is not None and (sealed.stream_id, sealed.sequence) in flush.waits_for:
                 flush.waits_for |= {(each.stream_id, each.sequence) for each in smaller}

@@ -46,6 +46,11 @@ class Store:
         return self._memory.events + (self._disk.events if self._disk is not None else 0)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is no request; one that only reports drops has no events."""
+        return not self.identities()
+
+    @property
     def full_reason(self) -> str | None:
         """Why no request should be made now; None: there is room."""
         if self._settings.buffer is not None and self._disk is not None and self._memory.events:

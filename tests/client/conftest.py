@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 from support.faulty_bridge import FaultyBridge
+from support.otlp_sink import OtlpSink
+from support.service import Service, running
 
 
 @pytest.fixture(autouse=True)
@@ -20,3 +22,10 @@ def bridge() -> Iterator[FaultyBridge]:
     """A bridge that takes all, until a test tells it otherwise."""
     with FaultyBridge() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A real bridge on a good day."""
+    with OtlpSink() as sink, running(tmp_path_factory.mktemp("service"), sink) as started:
+        yield started

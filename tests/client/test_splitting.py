@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.faulty_bridge import FaultyBridge
 from support.inferences import QUICK, dropped_in, infer, names_of, positions_of
+from support.otlp_answers import Answer
 from support.otlp_sink import OtlpSink
 from support.requests import admitted
 from support.scenes import STREAM, E, batch_of, batches, call, execute, runtime
@@ -120,6 +122,20 @@ def test_an_event_that_is_too_large_alone(bridge: FaultyBridge) -> None:
     assert dropped_in(bridge.taken) == {"too_large": 1}
     parts = [(block.part.first_event, block.part.last) for request in bridge.taken for block in request.blocks]
     assert parts == [(0, False), (2, True)]
+
+
+def test_an_event_that_is_too_large_for_the_bridge(bridge: FaultyBridge) -> None:
+    """The client thinks that it fits, the bridge does not: it is counted once, and what it would have told is told later."""
+    with BridgeClient(bridge.address, settings=replace(PATIENT, gzip=False)) as client:
+        tracer = EventTracer(client)
+        for nbytes in (10, 5_000, 10):
+            bridge.answer = Answer.grpc_failure(grpc.StatusCode.RESOURCE_EXHAUSTED) if nbytes > 1_000 else Answer()
+            with tracer.event_block("Execute"):
+                tracer.log_profiling_delegate("x", None, 1, 2, bytes(nbytes))
+            assert client.flush(30)
+        stats = client.stats
+    assert (stats.recorded, stats.accepted, stats.dropped) == (3, 2, {"too_large": 1})
+    assert dropped_in(bridge.taken) == {"too_large": 1}
 
 
 def pieces_of(batch: EventBatch, limit: int) -> tuple[list[EventBatch], int]:

@@ -1,19 +1,17 @@
 """The tracer: ExecuTorch's run-time API, event by event."""
 
-import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry import trace
 from support.faulty_bridge import FaultyBridge
-from support.inferences import QUICK, infer, names_of, rows_of
+from support.inferences import infer, rows_of
+from support.tracing import Ticks, sent
 
 from otel_bridge.client import (
     BridgeClient,
-    ClientSettings,
     EventTracer,
     MisusedTracer,
     NoEventBlock,
@@ -22,36 +20,9 @@ from otel_bridge.client import (
     WrongValue,
 )
 from otel_bridge.model.stream import Clock
-from otel_bridge.v1 import profiling_pb2 as pb
 
 RUNTIME, CALL, SCOPE, DELEGATE = 1, 2, 3, 4
 U64 = 2**64
-Record = Callable[[EventTracer], object]
-
-
-def sent(
-    bridge: FaultyBridge, record: Record, *, client_settings: ClientSettings = QUICK, **tracer: object
-) -> pb.ExportEventsRequest:
-    """The request in which what `record` does arrives; a request is not made before it is over."""
-    patient = replace(client_settings, batch_age_s=60.0)
-    with BridgeClient(bridge.address, settings=patient) as client:
-        tracing = EventTracer(client, **tracer)
-        record(tracing)
-        tracing.close()
-        assert client.flush(30)
-        assert client.stats.dropped == {}
-    return bridge.taken[-1]
-
-
-class Ticks:
-    """A tick counter that tests move."""
-
-    def __init__(self, *ticks: int) -> None:
-        self.ticks = list(ticks)
-
-    def __call__(self) -> int:
-        """The next tick; the last one again and again."""
-        return self.ticks.pop(0) if len(self.ticks) > 1 else self.ticks[0]
 
 
 def test_an_inference_as_a_device_would_send_it(bridge: FaultyBridge) -> None:
@@ -204,85 +175,6 @@ def test_the_apps_span_is_the_parent(bridge: FaultyBridge) -> None:
     assert (outside.traceparent, outside.tracestate) == (b"", b"")
 
 
-def test_threads_do_not_mix(bridge: FaultyBridge) -> None:
-    """One tracer serves many threads: each block holds its own thread's events, in order, and no event is lost."""
-    threads, inferences, events = 4, 25, 40
-
-    def record(tracer: EventTracer) -> None:
-        def infer_often(thread: int) -> None:
-            tracer.set_method(f"m{thread}")
-            for _ in range(inferences):
-                tracer.create_event_block("Execute")
-                for number in range(events):
-                    entry = tracer.start_profiling_delegate(None, thread * 1000 + number)
-                    tracer.end_profiling_delegate(entry)
-            tracer.end_event_block()
-
-        running = [threading.Thread(target=infer_often, args=(thread,)) for thread in range(threads)]
-        for each in running:
-            each.start()
-        for each in running:
-            each.join()
-
-    sent(bridge, record)
-    blocks = []
-    for request in bridge.taken:
-        names = iter(names_of(request))
-        blocks += [(block.method.decode(), [next(names) for _ in range(block.event_count)]) for block in request.blocks]
-    assert len(blocks) == threads * inferences
-    for method, numbers in blocks:
-        thread = int(method.removeprefix("m"))
-        assert numbers == [thread * 1000 + number for number in range(events)]
-    positions = [block.position for request in bridge.taken for block in request.blocks]
-    assert sorted(positions) == list(range(threads * inferences))
-
-
-@pytest.mark.timeout(120)
-def test_a_million_identifiers(bridge: FaultyBridge) -> None:
-    """10^6 distinct identifiers in one inference arrive whole, in requests of bounded size."""
-    count = 10**6
-
-    def record(tracer: EventTracer) -> None:
-        with tracer.event_block("Execute"):
-            for number in range(count):
-                tracer.log_profiling_delegate(f"operator number {number}", None, number, number + 1)
-
-    sent(bridge, record, client_settings=replace(QUICK, queue_bytes=2**30, request_bytes=8 << 20, timeout_s=60.0))
-    assert max(request.ByteSize() for request in bridge.taken) <= 8 << 20
-    assert [request.blocks[0].part.number for request in bridge.taken] == list(range(len(bridge.taken)))
-    expected = iter(range(count))
-    for request in bridge.taken:
-        assert all(name == f"operator number {next(expected)}" for name in names_of(request))
-    assert next(expected, None) is None
-
-
-def test_an_endless_block_is_bounded(bridge: FaultyBridge) -> None:
-    """What a block holds beyond the memory of the queue is dropped and counted; what fits arrives."""
-    with BridgeClient(bridge.address, settings=replace(QUICK, queue_bytes=10_000)) as client:
-        tracer = EventTracer(client)
-        with tracer.event_block("Execute"):
-            for _ in range(1_000):
-                tracer.log_profiling_delegate("x", None, 1, 2)
-        assert client.flush(20)
-        stats = client.stats
-    assert stats.recorded == 1_000
-    assert stats.accepted + stats.dropped["queue_full"] == 1_000
-    assert stats.accepted > 30
-
-
-def test_clocks_that_misbehave(bridge: FaultyBridge) -> None:
-    """A clock that stands still, runs back or overflows is recorded as it is, modulo 2^64; nothing raises."""
-
-    def record(tracer: EventTracer) -> None:
-        with tracer.event_block("Execute"):
-            for start, end in ((5, 5), (9, 3), (-1, 2), (2**64 + 4, 2**70 + 6)):
-                tracer.log_profiling_delegate("x", None, start, end)
-            tracer.end_profiling_delegate(tracer.start_profiling_delegate("stuck"))
-
-    rows = [(start, duration) for *_, start, duration, _ in rows_of(sent(bridge, record, ticks=Ticks(42)))]
-    assert rows == [(5, 0), (9, U64 - 6), (U64 - 1, 3), (4, 2), (42, 0)]
-
-
 def test_a_delegate_with_a_clock_of_its_own(bridge: FaultyBridge) -> None:
     """Its events are counted in its ticks, and the request says what a tick is."""
 
@@ -297,23 +189,6 @@ def test_a_delegate_with_a_clock_of_its_own(bridge: FaultyBridge) -> None:
         (125, 3, 32, b"npu"),
     ]
     assert list(request.events.clock) == [1, 0]
-
-
-def test_text_of_any_kind(bridge: FaultyBridge) -> None:
-    """Text that is no UTF-8, as of a file name, and values that OpenTelemetry does not know cost nothing: they are escaped."""
-    odd = "caf\udce9"
-
-    def record(tracer: EventTracer) -> None:
-        tracer.set_method(odd)
-        with tracer.event_block(odd, attributes={odd: odd, "device.power.mode": None, "thread.count": 2**70}):
-            tracer.log_profiling_delegate(odd, None, 1, 2)
-
-    request = sent(bridge, record, model=odd)
-    escaped = rb"caf\udce9"
-    assert names_of(request) == [escaped.decode()]
-    (block,) = request.blocks
-    assert (block.name, block.method, request.stream.model.name) == (escaped, escaped, escaped)
-    assert [each.value.text for each in block.attributes] == [escaped, b"None", str(2**70).encode()]
 
 
 identifiers = st.one_of(

@@ -4,8 +4,9 @@ import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 from hyperframe.frame import DataFrame, Frame, SettingsFrame, WindowUpdateFrame
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from support.raw_http2 import TAKEN, RawConnection, RawPeer, Script
 from support.senders import Sender
@@ -45,7 +46,12 @@ def paced(body: bytes, initial: int, steps_of_credit: Iterable[int]) -> Script:
     return script
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a failure costs a deadline: to shrink it would take minutes
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     size=st.integers(WINDOW - 20, 4 * WINDOW),
     initial=st.sampled_from([0, 1, 4, 5, 6, 100, FRAME, WINDOW, 100_000]),
@@ -82,6 +88,23 @@ def test_a_window_that_shrinks(send_grpc: Path) -> None:
         connection.send_answer(1)
 
     with RawPeer(script) as peer, Sender(send_grpc, peer.target, "timeout_ms=15000") as send:
+        assert send(body).sent
+
+
+@pytest.mark.parametrize(("announced", "largest"), [(FRAME, FRAME), (50_000, 50_000), (2**24 - 1, 256 * 1024)])
+def test_frames_are_as_long_as_the_server_takes(send_grpc: Path, announced: int, largest: int) -> None:
+    """DATA comes in frames as long as the server's SETTINGS allow, but for those that would keep an acknowledgement waiting."""
+    body = bytes(2 << 20)
+
+    def script(connection: RawConnection) -> None:
+        connection.greet({SettingsFrame.MAX_FRAME_SIZE: announced, INITIAL_WINDOW: 1 << 30})
+        connection.send(WindowUpdateFrame(0, 1 << 30))
+        call = connection.read_call(lambda _stream, _size: [])
+        assert call.message == body
+        assert max(len(frame.data) for frame in connection.frames if isinstance(frame, DataFrame)) == largest
+        connection.send_answer(call.stream)
+
+    with RawPeer(script) as peer, Sender(send_grpc, peer.target) as send:
         assert send(body).sent
 
 

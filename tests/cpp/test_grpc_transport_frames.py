@@ -214,6 +214,20 @@ def test_an_answer_before_the_end_of_the_request(send_grpc: Path) -> None:
         assert peer.connections == 1
 
 
+def test_an_answer_before_the_end_of_the_connection(send_grpc: Path) -> None:
+    """What a server says before it hangs up is heeded, though the request was still being written and the writing failed."""
+
+    def script(connection: RawConnection) -> None:
+        connection.greet({INITIAL_WINDOW: 1 << 30})
+        connection.send(WindowUpdateFrame(0, 1 << 30))
+        connection.read_until(lambda frame: isinstance(frame, DataFrame))
+        connection.send_fields(1, [*HEAD, ("grpc-status", "3")], end=True)
+
+    with RawPeer(script) as peer, Sender(send_grpc, peer.target) as send:
+        for _ in range(10):
+            assert send(bytes(4 << 20)).status == "INVALID_ARGUMENT"
+
+
 def test_the_table_of_headers_is_off(send_grpc: Path) -> None:
     """The client announces a table of size 0 and no pushes, and takes the size update that an encoder may open a block with."""
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(300)  # compilers take their time on machines t
 
 def test_events_cost_no_allocation(tmp_path: Path) -> None:
     """Once the tracer and the uploader exist, nothing is allocated: not by events, blocks, contexts, requests, or text."""
-    program = build(tmp_path, [SOURCES / "allocations.cpp"])
+    program = build(tmp_path, [SOURCES / "allocations.cpp"], flags=("-O2",))
     seen, during, sent = map(int, run(program).split())
     assert seen >= 1  # allocations are noticed
     assert (during, sent) == (0, 11_000)
@@ -41,7 +41,7 @@ def test_aarch64_writes_the_same_bytes(tmp_path: Path) -> None:
     script = script_of(lines)
     sizes = (3000, 1024, 64, 4096, 4096, 256, 64)
     here = run(build(tmp_path, [SOURCES / "play.cpp"]), *sizes, stdin=script)
-    cross = build(tmp_path, [SOURCES / "play.cpp"], compiler=require("cross_cxx"), libraries=("-static",))
+    cross = build(tmp_path, [SOURCES / "play.cpp"], compiler=require("cross_cxx"), flags=("-O2",), libraries=("-static",))
     there = run(cross, *sizes, stdin=script, before=(str(require("qemu_aarch64")),))
     assert there == here
     assert len(received(undelimited(here)).rows) == 400

@@ -60,7 +60,7 @@ CALLS = st.one_of(
     st.tuples(st.just("F"), KEYS, METADATA),
     st.builds(lambda identifier, *times: ("L", *identifier, *times), IDENTIFIERS | BAD_IDENTIFIERS, TICKS, TICKS, METADATA),
     st.builds(lambda scope: ("H", *scope), SCOPES),
-    st.tuples(st.just("M"), st.sampled_from(["forward", "decode", None])),
+    st.tuples(st.just("M"), st.sampled_from(["forward", "decode", "m" * 129, None])),
     st.tuples(st.just("A"), st.sampled_from(["device.thermal", "threads"]), st.sampled_from(["1", "2"])),
     st.tuples(st.just("X"), st.sampled_from([0, 0, 0x12])),
     st.tuples(st.just("C"), TICKS),
@@ -70,7 +70,7 @@ CALLS = st.one_of(
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(lines=st.lists(CALLS, max_size=60), request_bytes=st.sampled_from([0, 2000, 65536]))
+@given(lines=st.lists(CALLS, max_size=60), request_bytes=st.sampled_from([0, 2400, 65536]))
 def test_any_sequence_of_calls_arrives(program: Path, lines: list[Line], request_bytes: int) -> None:
     """
     Whatever is called, in whatever order, drained whenever and into requests of whatever size: nothing aborts, and the blocks
@@ -146,7 +146,7 @@ def test_an_inference_says_what_the_app_said(program: Path) -> None:
     assert (second.method, second.context, second.error, second.attributes) == ("decode", None, None, ())
 
 
-def test_a_million_identifiers_fill_a_table_once(program: Path) -> None:
+def test_a_table_of_identifiers_fills_once(program: Path) -> None:
     """Identifiers beyond the table's size are dropped and counted; those that are in it are found for ever."""
     lines: list[Line] = [("B", "Execute")]
     for number in range(2000):
@@ -167,6 +167,64 @@ def test_an_inference_without_room_is_lost_whole(program: Path) -> None:
     assert counted == {"ring_full": 40 - len(heard.rows)}
     assert 0 < len(heard.rows) < 20
     assert all(row[1] == position for position, block in heard.blocks.items() for row in block.rows)
+
+
+def test_a_full_ring_is_never_overrun(program: Path) -> None:
+    """Blocks that begin and end while the ring is as full as it gets write over nothing: what is in it arrives."""
+    runtime: list[Line] = [("S", 0, "Method::execute", -1, 0), ("E", 0)]
+    lines: list[Line] = [("B", "Execute"), *runtime * 20, *[("B", "Execute"), *runtime, ("X", 0)] * 5]
+    heard, counted = play(program, lines, (65536, 16, *ROOMY[2:]))
+    assert [len(block.rows) for block in heard.blocks.values()] == [14]
+    assert heard_of(heard)[0].rows == Expected(lines).blocks[0].rows[:14]
+    assert counted == {"ring_full": 25 - 14}
+
+
+def test_a_full_ring_loses_details_first(program: Path) -> None:
+    """While the ring is full, `Method::execute` still finds room, for as many inferences as the reserve can hold."""
+    lines: list[Line] = []
+    for _ in range(20):
+        lines += [("B", "Execute"), ("S", 0, "Method::execute", -1, 0), *[("L", None, 1, 1, 2, None)] * 40, ("E", 0), ("X", 0)]
+    heard, _ = play(program, lines, (65536, 512, *ROOMY[2:]))
+    kept = [len(block.rows) for block in heard.blocks.values()]
+    assert kept[0] == 41
+    assert kept[-5:] == [1] * 5
+    assert all(block.rows[-1][1] == "Method::execute" for block in heard.blocks.values())
+
+
+def test_metadata_waits_whole_for_its_drain(program: Path) -> None:
+    """What does not fit into the arena is dropped and counted; what is in it is not overwritten, also where the arena wraps."""
+    lines: list[Line] = [("B", "Execute")]
+    for number in range(200):
+        lines += [("L", None, number, 1, 2, bytes([number]) * (1 + number % 50)), *([("O",)] if number % 20 == 19 else [])]
+    heard, counted = play(program, lines, (65536, 512, 256, 64, 256, 0, 64))
+    assert counted == {"metadata_full": 200 - len(heard.rows)}
+    assert 20 < len(heard.rows) < 180
+    assert [row[6] for row in heard.rows] == [
+        bytes([row[1]]) * (1 + row[1] % 50) for row in heard.rows if isinstance(row[1], int)
+    ]
+
+
+@pytest.mark.parametrize("context_bytes", [0, 60])
+def test_a_part_remembers_its_block_and_nothing_else(program: Path, context_bytes: int) -> None:
+    """Each part of an inference has the name and context of its block, however little room a context has; texts stay whole."""
+    trace: list[Line] = [("T", TRACEPARENT, None)]
+    lines: list[Line] = [*trace, ("B", "n" * 70), ("L", "conv", -1, 1, 2, None), ("O",), ("L", "conv", -1, 3, 4, None), ("O",)]
+    heard, counted = play(program, lines, (0, 16, 2, 16, 256, context_bytes, 4))
+    assert counted == {}
+    (block,) = heard.blocks.values()
+    assert (block.name, [row[1] for row in block.rows]) == ("n" * 64, ["conv", "conv"])
+    assert (block.context is not None) == (context_bytes == 60)
+    assert len(heard.bodies) == 3
+
+
+def test_parts_that_wait_count_once(program: Path) -> None:
+    """Polls between the events of an inference that already goes in parts change no occurrence, whatever its size in bytes."""
+    lines: list[Line] = [("B", "Execute"), ("H", 0, 3), ("S", 0, "DELEGATE_CALL", 0, 3), ("E", 0), ("O",)]
+    for _ in range(150):
+        lines += [("S", 0, "DELEGATE_CALL", 0, 3), ("E", 0), ("P",)]
+    heard, counted = play(program, lines)
+    assert counted == {}
+    assert len(heard.rows) == 151
 
 
 def test_equal_metadata_is_sent_once(program: Path) -> None:

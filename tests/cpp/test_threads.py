@@ -15,7 +15,7 @@ BLOCKS = 800
 @pytest.fixture(scope="module")
 def threads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """tests/cpp/src/threads.cpp, under ThreadSanitizer."""
-    return build(tmp_path_factory.mktemp("threads"), [SOURCES / "threads.cpp"], sanitize=("thread",))
+    return build(tmp_path_factory.mktemp("threads"), [SOURCES / "threads.cpp"], sanitize=("thread",), flags=("-O1", "-g1"))
 
 
 @pytest.mark.parametrize("producers", [1, 2])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from google.protobuf import proto
 from support.armour import armoured, printed_by_runner
 from support.http import DUMP
 from support.processes import free_port
@@ -133,6 +134,29 @@ def test_options_say_what_a_block_does_not(service: Service, tmp_path: Path) -> 
     assert len(spans) == EVENTS
     start_ns = min(span.start_time_unix_nano for span in spans)
     assert 0 <= start_ns - 1_767_323_045_000_000_000 < 3600 * 10**9  # its ticks count from the start of the process
+
+
+def test_recorded_requests_arrive_once(service: Service, tmp_path: Path) -> None:
+    """Requests that a runtime wrote into a file arrive, those before a cut too; sent again, they show once."""
+    recording = tmp_path / "requests.bin"
+    with recording.open("wb") as stream:
+        for sequence in range(3):
+            request = a_request("recorded")
+            request.stream.sequence = sequence
+            proto.serialize_length_prefixed(request, stream)
+    words = ("--events", recording, "--json")
+    assert send(service, *words).exit_code == 0
+    recording.write_bytes(recording.read_bytes()[:-1])
+    done = send(service, *words)
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"Error: {recording}: request 3, at byte ")
+    assert "is cut" in done.stderr
+    assert [json.loads(line).get("accepted") for line in done.stdout.splitlines()[:-1]] == [EVENTS, EVENTS, None]
+    service.settle()
+    seen = Counter((span.trace_id, span.span_id) for span in service.spans("recorded"))
+    assert sorted(seen.values()) == [1] * EVENTS + [2] * 2 * EVENTS
+    recording.write_bytes(b"")
+    assert "is empty; let the runtime write requests into it" in send(service, *words).stderr
 
 
 @pytest.mark.parametrize("content", [b"", b"nothing here\n"])

@@ -129,6 +129,11 @@ def test_threads_exclude_each_other(seen: Seen) -> None:
     assert {below[span.trace_id] for span in executions} == {EVENTS}
 
 
+def test_the_end_of_the_process(seen: Seen) -> None:
+    """What was executed since the last drain is handed over and sent when the interpreter ends."""
+    assert len(seen.executions("at_exit")) == 1
+
+
 def test_nobody_answers(seen: Seen) -> None:
     """Outputs are those of a program that is not profiled; what could not be sent is counted when the client is closed."""
     told = seen.app["away"]
@@ -139,7 +144,6 @@ def test_nobody_answers(seen: Seen) -> None:
 
 
 def test_a_second_drain_is_refused(seen: Seen) -> None:
-    """The runtime crashes when it is drained with nothing new, also after an execution that failed; ours does not let it."""
-    told = seen.app["drained_twice"]
-    assert told["crashes"] == [11, 11]
-    assert told["found"] == [False, True, False, True, False, "NothingToDrain", "NotProfiled"]
+    """The runtime reads freed memory when it is drained with nothing new, also after a failure; ours does not let it."""
+    assert all(outcome in {"killed by a signal", "no ETDump"} for outcome in seen.app["second_drains"])
+    assert seen.app["drained_twice"]["found"] == [False, True, False, True, False, "NothingToDrain", "NotProfiled"]

@@ -65,7 +65,7 @@ def build(
     wheel: bool = False,
     sanitize: Iterable[str] = (),
     compiler: Path | None = None,
-    flags: Sequence[str] = ("-O1", "-g"),
+    flags: Sequence[str] = ("-O0", "-g1"),
     libraries: Sequence[str] = (),
 ) -> Path:
     """
@@ -74,7 +74,7 @@ def build(
     wheel      link ExecuTorch's libraries
     sanitize   names for -fsanitize
     compiler   another than the host's, e.g. a cross compiler
-    flags      of optimisation and debugging
+    flags      of optimisation and debugging; by default those that compile fastest
     libraries  further flags at the end of the line
     """
     chosen = ",".join(sanitize)

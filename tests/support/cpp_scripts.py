@@ -99,7 +99,7 @@ class Expected:
             self._executions += 1
 
     def _set_method(self, name: str | None) -> None:
-        self._method = name or None
+        self._method = name if name and len(name) <= 128 else None
 
     def _set_attribute(self, key: str, value: str) -> None:
         self._attributes.setdefault(key, value)

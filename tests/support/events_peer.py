@@ -68,8 +68,9 @@ class EventsPeer:
 
     def go_away(self) -> None:
         """Close the port and every connection."""
-        self._gone.set()
-        self._server.stop(None).wait()
+        stopped = self._server.stop(None)
+        self._gone.set()  # after the calls under way were cancelled: what waits in `_take` must not answer
+        stopped.wait()
 
     def come_back(self) -> None:
         """Listen, on the port of before if there was one."""

@@ -394,7 +394,7 @@ enum BlockKind : uint8_t { kLoad = 1, kExecute = 2, kOther = 3 };
 struct Record {
   uint64_t start;       // ticks; of a block: executions since load
   uint64_t duration;    // ticks, modulo 2^64; of a block: its position in the stream
-  uint32_t identifier;  // index of an `Identifier`; of a block's end: the error code, 0: none
+  uint32_t identifier;  // index of an `Identifier`; of a block: 1 + that of its method, 0: none; of its end: the error code
   uint32_t metadata;    // 0: none; once the event is planned: 1 + index in the request
   int32_t instruction;  // -1: outside any
   uint8_t kind;         // `RecordKind`
@@ -411,6 +411,7 @@ struct Identifier {
   uint8_t is_call;  // a name that ExecuTorch gives to instructions
 };
 
+constexpr size_t kMaxMethodBytes = 128;
 constexpr size_t kMaxBlockNameBytes = 64;  // what is longer is cut
 constexpr uint32_t kBlockNameRoom = static_cast<uint32_t>(field_size(kMaxBlockNameBytes));  // beside a context
 
@@ -425,12 +426,12 @@ struct Completions {
 
 /// How much a tracer can hold. Counts are rounded down to powers of two.
 struct RingSizes {
-  uint32_t events = 4096;           ///< 32 bytes each; a block takes one or two beside its events
+  uint32_t events = 4096;           ///< 32 bytes each; a block takes two beside its events, and a sixteenth is kept for blocks
   uint32_t identifiers = 512;       ///< distinct names and delegate debug identifiers; 32 bytes each
   uint32_t text_bytes = 16384;      ///< text of all identifiers
   uint32_t metadata_bytes = 16384;  ///< metadata and contexts that are not encoded yet, each with 4 bytes before it; more than
                                     ///< `context_bytes` by what the largest metadata has, and 100
-  uint32_t context_bytes = 1024;    ///< method, trace context and attributes of an inference; twice
+  uint32_t context_bytes = 1024;    ///< trace context and attributes of an inference; twice
   uint32_t instructions = 512;      ///< of an inference that has to go in parts; 16 bytes each
 };
 
@@ -439,7 +440,7 @@ class RingMemory {
  public:
   RingMemory() = default;
 
-  /// Divides `memory`; with less than `bytes_for(sizes)` nothing is kept in it, and a tracer drops all events as `ring_full`.
+  /// Divides `memory`; with less than `bytes_for(sizes)` nothing is kept in it, and a tracer drops every event.
   RingMemory(void* memory, size_t bytes, const RingSizes& sizes) {
     if (memory == nullptr || bytes < bytes_for(sizes)) {
       return;
@@ -510,7 +511,7 @@ class Encoder;
 class RingTracer : public et::EventTracer {
  public:
   explicit RingTracer(const RingMemory& memory) : memory_(memory) {
-    reserve_ = memory_.record_count / 16 < 8 ? 2 : 8;
+    reserve_ = memory_.record_count / 16 < kBlockRecords + 1 ? kBlockRecords + 1 : memory_.record_count / 16;
     for (uint32_t i = 0; i < 2 * memory_.identifier_count; ++i) {
       memory_.slots[i] = 0;
       memory_.chosen[i] = 0;
@@ -528,7 +529,19 @@ class RingTracer : public et::EventTracer {
 
   /// The method that runs from now on, until it is set anew; nullptr: unset, and the bridge finds it from the events.
   /// ExecuTorch does not tell a tracer. Set it where a program has several methods.
-  bool set_method(const char* name) { return set_field(4, name, name == nullptr ? 0 : std::strlen(name)); }
+  bool set_method(const char* name) {
+    const Turn turn(*this);
+    if (!turn.mine()) {
+      return false;
+    }
+    method_ = 0;
+    if (name == nullptr || *name == '\0') {
+      return true;
+    }
+    const int64_t handle = std::strlen(name) > internal::kMaxMethodBytes ? failed(Drop::kIdentifierTooLong) : intern(name);
+    method_ = handle > 0 ? static_cast<uint32_t>(handle) : 0;
+    return method_ != 0;
+  }
 
   /// W3C `traceparent` and `tracestate` of the app's span: the next block becomes its child. Both hold until `end_block`.
   bool set_trace_context(const char* traceparent, const char* tracestate = nullptr) {
@@ -559,14 +572,7 @@ class RingTracer : public et::EventTracer {
     if (!turn.mine()) {
       return;
     }
-    if (open_ || unended_) {
-      internal::Record record{};
-      record.kind = internal::kBlockEnd;
-      record.identifier = unended_ ? unended_error_ : static_cast<uint32_t>(error);
-      unended_error_ = record.identifier;
-      unended_ = !push_control(record);
-    }
-    open_ = false;
+    close_block(error);
     lost_ = false;
     for (const unsigned field : {6U, 7U, 9U}) {
       erase_field(field);
@@ -588,18 +594,18 @@ class RingTracer : public et::EventTracer {
     if (name != nullptr && std::strcmp(name, "Execute") == 0) {
       record.chain = internal::kExecute;
       record.start = executions_++;
+      record.identifier = method_;
     } else if (name != nullptr && std::strcmp(name, "Default") == 0) {
       record.chain = internal::kLoad;
     }
     record.duration = position_++;
-    open_ = false;
-    unended_ = false;
-    lost_ = true;
     lost_reason_ = Drop::kRingFull;
-    if (room_for_records() != 0 && keep_context(record, name)) {
-      open_ = push_control(record);
-      lost_ = !open_;
+    lost_ = room_for_records() < kBlockRecords || !keep_context(record, name);
+    if (lost_) {
+      return close_block(et::Error::Ok);  // the block before, which a beginning would have ended
     }
+    push(record);
+    open_ = true;
   }
 
   et::EventTracerEntry start_profiling(const char* name, et::ChainID chain_id = et::kUnsetChainId,
@@ -718,6 +724,7 @@ class RingTracer : public et::EventTracer {
   static constexpr uint32_t kNoIdentifier = 0xFFFFFFFFU;
   static constexpr size_t kMaxNameBytes = 4096;       // what the bridge takes (otel_bridge/wire/columns.py)
   static constexpr int32_t kMaxChain = 255;
+  static constexpr uint32_t kBlockRecords = 3;        // its beginning, `Method::execute`, its end
   static constexpr uint32_t kLengthBytes = 4;         // before each entry of the arena
 
   /// The right to produce, for one call; only one at a time has it, and nobody waits for it.
@@ -738,7 +745,7 @@ class RingTracer : public et::EventTracer {
     bool mine() const { return mine_; }
 
    private:
-    RingTracer& tracer_;
+    [[maybe_unused]] RingTracer& tracer_;
     const bool mine_;
   };
 
@@ -845,7 +852,8 @@ class RingTracer : public et::EventTracer {
     if (metadata_len != 0 && metadata == nullptr) {
       return drop(Drop::kMisuse);
     }
-    if (room_for_records() <= reserve_) {
+    // When the ring is full, inferences lose their details first: what spans the whole of one may take of the reserve.
+    if (room_for_records() <= (kind == internal::kRuntime ? 1 : reserve_)) {
       return drop(Drop::kRingFull);
     }
     if (metadata_len != 0 && !keep_metadata(metadata, metadata_len)) {
@@ -863,18 +871,21 @@ class RingTracer : public et::EventTracer {
     push(record);
   }
 
+  /// There is room: a block begins where there are three records, and its events leave one.
+  void close_block(et::Error error) {
+    if (open_) {
+      internal::Record record{};
+      record.kind = internal::kBlockEnd;
+      record.identifier = static_cast<uint32_t>(error);
+      push(record);
+    }
+    open_ = false;
+  }
+
   void push(const internal::Record& record) {
     const uint32_t head = head_.load(std::memory_order_relaxed);
     memory_.records[head & (memory_.record_count - 1)] = record;
     head_.store(head + 1, std::memory_order_release);
-  }
-
-  bool push_control(const internal::Record& record) {
-    const bool room = room_for_records() != 0;
-    if (room) {
-      push(record);
-    }
-    return room;
   }
 
   uint32_t room_for_records() {
@@ -936,7 +947,7 @@ class RingTracer : public et::EventTracer {
     return true;
   }
 
-  /// A load has a trace context, but no method and no attributes of an inference.
+  /// A load has a trace context, but no attributes of an inference.
   static bool belongs(const uint8_t* field, bool executes) {
     return executes || *field == internal::tag(6, internal::kBytes) || *field == internal::tag(7, internal::kBytes);
   }
@@ -996,21 +1007,20 @@ class RingTracer : public et::EventTracer {
   std::atomic<bool> busy_{false};
   std::atomic<bool> torn_{false};  // a block could not begin: what follows does not belong to the block before
   uint32_t known_tail_ = 0;
-  uint32_t reserve_ = 0;  // records that only blocks may take: rather lose an event than a whole inference
+  uint32_t reserve_ = 0;  // records for blocks and events of the runtime alone
   uint32_t known_ = 0;    // identifiers
   uint32_t text_used_ = 0;
   uint32_t context_size_ = 0;
+  uint32_t method_ = 0;  // 1 + the index of an identifier; 0: none
   bool open_ = false;
   bool lost_ = false;     // no room for the block's beginning: its events go with it
-  bool unended_ = false;  // no room for the block's end
-  uint32_t unended_error_ = 0;
   Drop lost_reason_ = Drop::kRingFull;
   uint64_t position_ = 0;
   uint64_t executions_ = 0;
   std::atomic<uint32_t> drops_[kDropReasons];
 
   // Written by the consumer; apart, so that neither side takes the other's cache line.
-  unsigned char apart_[64];
+  [[maybe_unused]] unsigned char apart_[64];
   std::atomic<uint32_t> tail_{0};
   std::atomic<uint32_t> arena_tail_{0};
 };
@@ -1172,7 +1182,8 @@ class Encoder {
  private:
   using Record = internal::Record;
 
-  static constexpr size_t kBlockBytes = 96;      // at most, beside its context: tags, kind, position, count, error, run, part
+  // At most, beside its context: tags, kind, position, count, error, run index, part; and its method.
+  static constexpr size_t kBlockBytes = 96 + internal::field_size(internal::kMaxMethodBytes);
   static constexpr size_t kLeastRowBytes = 256;  // an event of a name of 200 bytes
   static constexpr size_t kFrameBytes = 8 + 9 * 8;
   static constexpr uint32_t kMaxRows = 1U << 20;
@@ -1199,6 +1210,7 @@ class Encoder {
     bool active;
     uint8_t kind;
     uint32_t number;
+    uint32_t method;  // as in its record
     uint32_t context_size;
     uint64_t position, run_index, first_event;
   };
@@ -1337,7 +1349,7 @@ class Encoder {
 
   void plan_first_part(uint32_t limit) {
     const Record& begin = record(plan_.end);
-    part_ = {true, begin.chain, 0, 0, begin.duration, begin.start, 0};
+    part_ = {true, begin.chain, 0, begin.identifier, 0, begin.duration, begin.start, 0};
     if (has_entry(begin)) {
       part_.context_size = entry_size(plan_.arena);
       copy(part_context(), plan_.arena + RingTracer::kLengthBytes, part_.context_size);
@@ -1646,28 +1658,41 @@ class Encoder {
     }
   }
 
-  static size_t block_size(uint8_t kind, uint64_t position, uint64_t run_index, uint32_t rows, uint32_t error) {
+  /// What a block says beside its context.
+  struct Face {
+    uint8_t kind;
+    uint32_t method;
+    uint64_t position, run_index;
+    uint32_t rows, error;
+  };
+
+  size_t face_size(const Face& face) const {
     using internal::varint_size;
-    return (kind == internal::kOther ? 0 : 2) + (position == 0 ? 0 : 1 + varint_size(position)) +
-           (rows == 0 ? 0 : 1 + varint_size(rows)) + (error == 0 ? 0 : 1 + varint_size(error)) +
-           (kind == internal::kExecute ? 1 + varint_size(run_index) : 0);
+    const auto size = [](uint64_t value) { return value == 0 ? 0 : 1 + varint_size(value); };
+    return size(face.kind == internal::kOther ? 0 : face.kind) + size(face.position) + size(face.rows) + size(face.error) +
+           (face.kind == internal::kExecute ? 1 + varint_size(face.run_index) : 0) +
+           (face.method == 0 ? 0 : internal::field_size(memory_.identifiers[face.method - 1].length));
   }
 
-  static void write_numbers(internal::Writer& out, uint8_t kind, uint64_t position, uint64_t run_index, uint32_t rows,
-                            uint32_t error) {
-    out.number_if(1, kind == internal::kOther ? 0 : kind);  // another block goes by its name
-    out.number_if(3, position);
-    out.number_if(5, rows);
-    out.number_if(8, error);
-    if (kind == internal::kExecute) {
-      out.number(10, run_index);
+  void write_face(internal::Writer& out, const Face& face) const {
+    out.number_if(1, face.kind == internal::kOther ? 0 : face.kind);  // another block goes by its name
+    out.number_if(3, face.position);
+    if (face.method != 0) {
+      const internal::Identifier& method = memory_.identifiers[face.method - 1];
+      out.bytes(4, memory_.text + method.at, method.length);
+    }
+    out.number_if(5, face.rows);
+    out.number_if(8, face.error);
+    if (face.kind == internal::kExecute) {
+      out.number(10, face.run_index);
     }
   }
 
   void write_block(internal::Writer& out, const Record& begin, uint32_t context, uint32_t rows, uint32_t error) {
     const uint32_t context_size = has_entry(begin) ? entry_size(context - RingTracer::kLengthBytes) : 0;
-    out.head(4, block_size(begin.chain, begin.duration, begin.start, rows, error) + context_size);
-    write_numbers(out, begin.chain, begin.duration, begin.start, rows, error);
+    const Face face{begin.chain, begin.identifier, begin.duration, begin.start, rows, error};
+    out.head(4, face_size(face) + context_size);
+    write_face(out, face);
     stretches(context, context_size, [&](const uint8_t* data, uint32_t length) { out.raw(data, length); });
   }
 
@@ -1675,9 +1700,9 @@ class Encoder {
     using internal::varint_size;
     const size_t part = (part_.number == 0 ? 0 : 1 + varint_size(part_.number)) + (plan_.part_ends ? 2U : 0U) +
                         (part_.first_event == 0 ? 0 : 1 + varint_size(part_.first_event));
-    out.head(4, block_size(part_.kind, part_.position, part_.run_index, rows, error) + part_.context_size +
-                    internal::field_size(part));
-    write_numbers(out, part_.kind, part_.position, part_.run_index, rows, error);
+    const Face face{part_.kind, part_.method, part_.position, part_.run_index, rows, error};
+    out.head(4, face_size(face) + part_.context_size + internal::field_size(part));
+    write_face(out, face);
     out.raw(part_context(), part_.context_size);
     out.head(11, part);
     out.number_if(1, part_.number);

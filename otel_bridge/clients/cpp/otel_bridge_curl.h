@@ -78,7 +78,7 @@ class PipeSignalHeld {
 
 }  // namespace detail
 
-class HttpTransport : public BridgeTransport {
+class HttpTransport final : public BridgeTransport {
  public:
   /// `url` begins with https:// or, for loopback and links that are trusted, http://. What cannot be used is told by `valid()`
   /// and by each `send`.

@@ -71,11 +71,26 @@ class GrpcTarget {
   bool valid_ = false;
 };
 
-class GrpcTransport : public BridgeTransport {
+class GrpcTransport final : public BridgeTransport {
  public:
   /// `target` is of the form that `GrpcTarget` reads. What cannot be used is told by `valid()` and by each `send`.
-  explicit GrpcTransport(const char* target, const GrpcOptions& options = GrpcOptions())
-      : GrpcTransport(target, options, 1) {}
+  /// `first_stream` is the number of the first call on a connection, odd: tests let connections run out of numbers.
+  explicit GrpcTransport(const char* target, const GrpcOptions& options = GrpcOptions(), uint32_t first_stream = 1)
+      : target_(target),
+        timeout_ms_(std::clamp<uint32_t>(options.timeout_ms, 1, kDayMs)),
+        idle_ms_(options.idle_ms),
+        first_stream_(first_stream),
+        connection_(answer_) {
+    const char* authority = options.authority != nullptr ? options.authority : target_.text();
+    if (!target_.valid()) {
+      invalid_ = "the target is not HOST:PORT, or [ADDRESS]:PORT for IPv6";
+    } else if (!copy(authority, authority_, sizeof authority_)) {
+      invalid_ = "the authority is empty, too long or not printable";
+    } else if (options.bearer_token != nullptr && !copy_token(options.bearer_token)) {
+      invalid_ = "the bearer token is empty, too long or not printable";
+    }
+    if (valid()) resolve_number();
+  }
 
   bool valid() const { return invalid_ == nullptr; }
 
@@ -97,25 +112,6 @@ class GrpcTransport : public BridgeTransport {
       if (again || !(call.ended ? call.not_processed : died_idle)) return conclude(io, deadline);
       socket_.close();
     }
-  }
-
- protected:
-  /// For tests: a connection's first call has that number, which is odd.
-  GrpcTransport(const char* target, const GrpcOptions& options, uint32_t first_stream)
-      : target_(target),
-        timeout_ms_(std::clamp<uint32_t>(options.timeout_ms, 1, kDayMs)),
-        idle_ms_(options.idle_ms),
-        first_stream_(first_stream),
-        connection_(answer_) {
-    const char* authority = options.authority != nullptr ? options.authority : target_.text();
-    if (!target_.valid()) {
-      invalid_ = "the target is not HOST:PORT, or [ADDRESS]:PORT for IPv6";
-    } else if (!copy(authority, authority_, sizeof authority_)) {
-      invalid_ = "the authority is empty, too long or not printable";
-    } else if (options.bearer_token != nullptr && !copy_token(options.bearer_token)) {
-      invalid_ = "the bearer token is empty, too long or not printable";
-    }
-    if (valid()) resolve_number();
   }
 
  private:
@@ -220,7 +216,7 @@ class GrpcTransport : public BridgeTransport {
     Message message(data, size);
     Io io = Io::kDone;
     while (io == Io::kDone && !connection_.call().ended && message.left() != 0) {
-      const size_t part = std::min({message.left(), connection_.sendable(), detail::Http2Connection::kMaxPayload});
+      const size_t part = std::min(message.left(), connection_.sendable());
       io = head_size == 0 && part == 0 ? listen(deadline) : write_frames(stream, head_size, message, part, deadline);
       head_size = 0;
     }

@@ -76,8 +76,7 @@ class GrpcAnswer final : public Http2Answer {
     if (name == ":status") {
       http_status_ = number(value, 999);
     } else if (name == "grpc-status") {
-      status_ = number(value, 16);
-      if (status_ < 0) status_ = static_cast<int>(GrpcStatus::kUnknown);
+      status_ = number(value, 16);  // what is none is as if it were not there
     } else if (name == "grpc-message") {
       keep_message(value);
     } else if (name == "grpc-status-details-bin") {

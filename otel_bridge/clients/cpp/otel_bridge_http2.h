@@ -64,7 +64,8 @@ struct Http2Call {
 class Http2Connection {
  public:
   static constexpr size_t kFrameHead = 9;
-  static constexpr size_t kMaxPayload = 16384;  // the least that a peer must take, and the most that it may send us
+  static constexpr size_t kMaxPayload = 16384;      // the least that a peer must take, and the most that it may send us
+  static constexpr size_t kLargestData = 256 * 1024;  // the most that we send at once: an acknowledgement waits behind it
   static constexpr uint32_t kLastStream = 0x7fffffff;
   enum Type : uint8_t { kData, kHeaders, kPriority, kReset, kSettings, kPushPromise, kPing, kGoAway, kWindowUpdate, kContinuation };
   enum Flag : uint8_t { kNone = 0, kAck = 1, kEndStream = 1, kEndHeaders = 4, kPadded = 8, kWithPriority = 32 };
@@ -78,6 +79,7 @@ class Http2Connection {
     static constexpr uint8_t kOurSettings[] = {0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 6, 0, 0, 0x20, 0};
     filled_ = block_size_ = control_size_ = 0;
     connection_window_ = initial_window_ = kDefaultWindow;
+    largest_data_ = kMaxPayload;
     unreturned_ = unreturned_on_call_ = 0;
     next_stream_ = first_stream;
     block_of_ = block_frames_ = 0;
@@ -139,10 +141,10 @@ class Http2Connection {
 
   const Http2Call& call() const { return call_; }
 
-  /// Bytes of DATA that may be sent now.
+  /// Bytes of DATA that may be sent now, in one frame.
   size_t sendable() const {
     const int64_t both = call_.window < connection_window_ ? call_.window : connection_window_;
-    return both <= 0 ? 0 : static_cast<size_t>(both);
+    return both <= 0 ? 0 : static_cast<size_t>(both < largest_data_ ? both : largest_data_);
   }
 
   void data_sent(size_t count) {
@@ -309,8 +311,9 @@ class Http2Connection {
     for (const uint8_t* at = payload; at != payload + size; at += 6) {
       const uint32_t name = static_cast<uint32_t>(at[0]) << 8 | at[1];
       const int64_t value = get_u32(at + 2);
-      if (name == 5 && (value < static_cast<int64_t>(kMaxPayload) || value > 0xffffff)) {
-        return fail(Http2Error::kProtocol, "a MAX_FRAME_SIZE that cannot be");
+      if (name == 5) {
+        if (value < int64_t{kMaxPayload} || value > 0xffffff) return fail(Http2Error::kProtocol, "a MAX_FRAME_SIZE that cannot be");
+        largest_data_ = value < int64_t{kLargestData} ? value : int64_t{kLargestData};
       }
       if (name != 4) continue;  // the others bind servers, or senders that do more than we do
       const int64_t moved = call_.window + value - initial_window_;
@@ -349,6 +352,7 @@ class Http2Connection {
   const char* fault_ = nullptr;
   int64_t connection_window_ = 0;
   int64_t initial_window_ = 0;
+  int64_t largest_data_ = 0;        // in one frame
   int64_t unreturned_ = 0;          // bytes of DATA since credit was last given back
   int64_t unreturned_on_call_ = 0;
   uint32_t next_stream_ = 1;

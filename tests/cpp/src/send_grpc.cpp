@@ -5,16 +5,6 @@
 #include "otel_bridge_grpc.h"
 #include "send_requests.h"
 
-namespace {
-
-class Numbered : public otel_bridge::GrpcTransport {
- public:
-  Numbered(const char* target, const otel_bridge::GrpcOptions& options, uint32_t first_stream)
-      : GrpcTransport(target, options, first_stream) {}
-};
-
-}  // namespace
-
 int main(int count, char** arguments) {
   otel_bridge::GrpcOptions options;
   uint32_t first_stream = 1;
@@ -25,6 +15,6 @@ int main(int count, char** arguments) {
     if (const char* value = value_of(arguments[i], "authority")) options.authority = value;
     if (const char* value = value_of(arguments[i], "first_stream")) first_stream = number_of(value);
   }
-  static Numbered transport(arguments[1], options, first_stream);
-  return send_requests(transport, [](const Numbered& sender) { return otel_bridge::name_of(sender.status()); });
+  static otel_bridge::GrpcTransport transport(arguments[1], options, first_stream);
+  return send_requests(transport, [](const otel_bridge::GrpcTransport& sender) { return otel_bridge::name_of(sender.status()); });
 }

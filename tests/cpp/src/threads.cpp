@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
   }
   const unsigned long producers = std::strtoul(argv[1], nullptr, 10);
   const unsigned long blocks = std::strtoul(argv[2], nullptr, 10);
-  Memory memory({512, 64, 1024, 4096, 256, 64});
+  Memory memory({512, 64, 1024, 2048, 256, 64});
   otel_bridge::RingTracer tracer(memory.ring);
   otel_bridge::StreamInfo info;
   info.stream_id[0] = 1;

@@ -19,6 +19,8 @@
 //     --ring EVENTS           4096
 //     --buffer BYTES          of a request; 65536
 //     --pause-us US           between executions; 0
+//     --patient 1             waits before an inference while half of the ring is used, so that none is lost; 0
+//     --max-backoff-ms MS     longest wait between attempts; 30000
 //     --flush-ms MS           how long to go on sending at the end; 30000
 //
 // Prints one line of JSON: what was produced, and what became of it. Exits with 1 where the model fails, 2 where options are
@@ -28,10 +30,12 @@
 #include <executorch/extension/tensor/tensor.h>
 
 #include <atomic>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,8 +66,10 @@ struct Options {
   unsigned long executions = 1;
   unsigned long ring = 4096;
   unsigned long buffer = 65536;
+  unsigned long max_backoff_ms = 30000;
   unsigned long flush_ms = 30000;
   unsigned long pause_us = 0;
+  unsigned long patient = 0;
 };
 
 bool read_option(Options& options, const char* key, const char* value) {
@@ -87,8 +93,10 @@ bool read_option(Options& options, const char* key, const char* value) {
       {"--executions", nullptr, &options.executions, nullptr},
       {"--ring", nullptr, &options.ring, nullptr},
       {"--buffer", nullptr, &options.buffer, nullptr},
+      {"--max-backoff-ms", nullptr, &options.max_backoff_ms, nullptr},
       {"--flush-ms", nullptr, &options.flush_ms, nullptr},
       {"--pause-us", nullptr, &options.pause_us, nullptr},
+      {"--patient", nullptr, &options.patient, nullptr},
   };
   for (const auto& option : known) {
     if (std::strcmp(option.key, key) != 0) {
@@ -153,6 +161,9 @@ Error execute(Module& module, otel_bridge::RingTracer& tracer, const Options& op
     return Error::InvalidProgram;
   }
   for (unsigned long i = 0; i < options.executions; ++i) {
+    while (options.patient != 0 && tracer.is_pressed()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     otel_bridge::Inference inference(tracer, options.method, options.traceparent);
     const Error error = module.execute(method, inputs).error();
     inference.end(error);
@@ -166,7 +177,10 @@ Error execute(Module& module, otel_bridge::RingTracer& tracer, const Options& op
   return Error::Ok;
 }
 
-void print_counts(otel_bridge::Uploader& uploader, Error error, bool flushed) {
+/// Events that a receiver took the request of, and refused: files and logs refuse none.
+using RejectedBy = uint64_t (*)(const otel_bridge::Transport& transport);
+
+void print_counts(otel_bridge::Uploader& uploader, uint64_t rejected, Error error, bool flushed) {
   const otel_bridge::Uploader::Counts counts = uploader.counts();
   uint64_t produced = counts.sent + counts.waiting;
   std::string drops;
@@ -177,13 +191,13 @@ void print_counts(otel_bridge::Uploader& uploader, Error error, bool flushed) {
       drops += (drops.empty() ? "\"" : ", \"") + std::string(otel_bridge::name_of(reason)) + "\": " + std::to_string(events);
     }
   }
-  std::printf("{\"produced\": %" PRIu64 ", \"sent\": %" PRIu64 ", \"unsent\": %" PRIu64 ", \"dropped\": {%s}, "
-              "\"requests\": %" PRIu64 ", \"attempts\": %" PRIu64 ", \"flushed\": %s, \"error\": %u}\n",
-              produced, counts.sent, counts.waiting, drops.c_str(), counts.requests, counts.attempts,
+  std::printf("{\"produced\": %" PRIu64 ", \"sent\": %" PRIu64 ", \"rejected\": %" PRIu64 ", \"unsent\": %" PRIu64
+              ", \"dropped\": {%s}, \"requests\": %" PRIu64 ", \"attempts\": %" PRIu64 ", \"flushed\": %s, \"error\": %u}\n",
+              produced, counts.sent, rejected, counts.waiting, drops.c_str(), counts.requests, counts.attempts,
               flushed ? "true" : "false", static_cast<unsigned>(error));
 }
 
-int run(const Options& options, otel_bridge::Transport& transport) {
+int run(const Options& options, otel_bridge::Transport& transport, RejectedBy rejected_by) {
   otel_bridge::RingSizes sizes;
   sizes.events = static_cast<uint32_t>(options.ring);
   std::vector<unsigned char> memory(otel_bridge::RingMemory::bytes_for(sizes));
@@ -219,6 +233,7 @@ int run(const Options& options, otel_bridge::Transport& transport) {
   info.resource_size = resource.size();
   otel_bridge::UploaderOptions how;
   how.idle_ms = 20;
+  how.max_backoff_ms = static_cast<uint32_t>(options.max_backoff_ms);
   otel_bridge::Uploader uploader(tracer, info, transport, buffer.data(), buffer.size(), how);
 
   std::atomic<bool> ended{false};
@@ -232,7 +247,7 @@ int run(const Options& options, otel_bridge::Transport& transport) {
   ended.store(true, std::memory_order_release);
   sender.join();
   const bool flushed = uploader.flush(static_cast<uint32_t>(options.flush_ms));
-  print_counts(uploader, error, flushed);
+  print_counts(uploader, rejected_by(transport), error, flushed);
   return error != Error::Ok ? 1 : flushed ? 0 : 3;
 }
 
@@ -255,7 +270,9 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "--server: %s is not HOST:PORT\n", options.server);
       return 2;
     }
-    return run(options, transport);
+    return run(options, transport, [](const otel_bridge::Transport& it) {
+      return static_cast<const otel_bridge::GrpcTransport&>(it).rejected();
+    });
   }
   const char* path = options.armour != nullptr ? options.armour : options.file;
   std::FILE* file = std::strcmp(path, "-") == 0 ? stdout : std::fopen(path, "wb");
@@ -265,5 +282,6 @@ int main(int argc, char** argv) {
   }
   otel_bridge::ArmourTransport armour(&otel_bridge::ArmourTransport::print_to_file, file);
   otel_bridge::FileTransport delimited(file);
-  return options.armour != nullptr ? run(options, armour) : run(options, delimited);
+  const RejectedBy nobody = [](const otel_bridge::Transport&) { return uint64_t{0}; };
+  return options.armour != nullptr ? run(options, armour, nobody) : run(options, delimited, nobody);
 }
