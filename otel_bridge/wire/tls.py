@@ -3,11 +3,11 @@ TLS of the doors, from files that may change while the bridge runs.
 
 Invariants
 * A handshake gets the certificate, key and authorities that were read last; connections that are open keep theirs.
-* Files that do not fit each other, as in the middle of a rotation, change nothing: the last good ones go on.
+* Files that do not fit each other, as in the middle of a rotation, change nothing: the last good ones go on
+  (config/reload.py).
 * What is wrong with a file at start is told then.
 """
 
-import logging
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,8 @@ from typing import Any
 
 import grpc
 
-from otel_bridge.auth.file_state import FileState, state_of
+from otel_bridge.config.reload import Reloaded
 from otel_bridge.errors import ConfigError
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +47,8 @@ class DoorTls:
     def __init__(self, files: TlsFiles, *, http_needs_certificate: bool) -> None:
         self._files = files
         self._http_needs_certificate = http_needs_certificate
-        self._seen = self._state()
-        self._loaded = self._given = self._load()
-        self._told = ""
+        self._loaded = Reloaded([path for path in (files.certificate, files.key, files.client_ca) if path], self._load)
+        self._given = self._loaded.value
         self.context = self._front()
         """For HTTP: hands each handshake over to the context that was made last."""
 
@@ -60,41 +57,26 @@ class DoorTls:
         """For gRPC, which asks again at each handshake."""
         needs = self._files.client_ca is not None
         newer: Any = self._newer  # the stubs do not know that None means "as before"
-        return grpc.dynamic_ssl_server_credentials(self._loaded.configuration, newer, require_client_authentication=needs)
+        return grpc.dynamic_ssl_server_credentials(self._given.configuration, newer, require_client_authentication=needs)
 
     def refresh(self) -> None:
         """Read the files again if they changed. Waits for a disk."""
-        found = self._state()
-        if found == self._seen:
-            return
-        try:
-            loaded = self._load()
-        except ConfigError as error:
-            if str(error) != self._told:
-                _log.error("%s; the certificate that was read before goes on", error)
-            self._told = str(error)
-            return
-        if self._state() != found:  # they changed under our hands
-            return
-        self._seen, self._loaded, self._told = found, loaded, ""
-        _log.info("the certificate of the doors was read again from %s", self._files.certificate)
+        self._loaded.refresh()
 
     def _front(self) -> ssl.SSLContext:
         def hand_over(handshake: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-            handshake.context = self._loaded.context
+            handshake.context = self._loaded.value.context
 
         front = self._load().context
         front.sni_callback = hand_over  # called without a name, too
         return front
 
     def _newer(self) -> grpc.ServerCertificateConfiguration | None:
-        if self._loaded is self._given:
+        loaded = self._loaded.value
+        if loaded is self._given:
             return None
-        self._given = self._loaded
-        return self._given.configuration
-
-    def _state(self) -> list[FileState | None]:
-        return [state_of(path) for path in (self._files.certificate, self._files.key, self._files.client_ca) if path]
+        self._given = loaded
+        return loaded.configuration
 
     def _load(self) -> _Loaded:
         files = self._files

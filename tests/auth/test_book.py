@@ -137,13 +137,13 @@ def test_a_file_that_breaks_changes_nothing(issuer: Issuer, caplog: pytest.LogCa
     good = issuer.file.read_bytes()
     issuer.file.write_bytes(good[:-20])
     later = other.issue(Scope.ADMIN)
-    with caplog.at_level(logging.ERROR, "otel_bridge"):
+    with caplog.at_level(logging.WARNING, "otel_bridge"):
         for _ in range(3):
             keyring.refresh()
     assert keyring.find(key_of(whole)) is not None
     assert keyring.find(key_of(later)) is not None
     assert len(caplog.records) == 1
-    assert "until then the tokens count that were read before" in caplog.text
+    assert "what was read before is used" in caplog.text
     issuer.file.write_bytes(good.replace(key_of(whole).encode(), b"aaaaaaaaaa"))
     keyring.refresh()
     assert keyring.find(key_of(whole)) is None

@@ -23,7 +23,7 @@ def test_a_certificate_is_rotated(tmp_path: Path) -> None:
         service.way_in = WayIn(new.authority, secured.way_in.token)
         service.process.wait_until(lambda: service.get("/metrics").is_success)
         service.process.wait_until(lambda: _answers(service))
-    assert "the certificate of the doors was read again" in service.process.log.read_text()
+    assert f"{made.server} and {made.server_key} changed, and was read again" in service.process.log.read_text()
 
 
 def _answers(service: Service) -> bool:
