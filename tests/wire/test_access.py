@@ -151,7 +151,7 @@ def test_a_refusal_does_not_wait_for_the_body(opened: Any, run: Any, issuer: Iss
 
     async def check() -> None:
         async with opened(gate=gate) as doors:
-            call = doors.channel.stream_unary("/otel_bridge.v1.ProfilingService/ExportEvents")()
+            call = doors.channel.stream_unary("/otel_bridge.v1.ProfilingService/ExportEvents")(timeout=20)
             assert await call.code() is grpc.StatusCode.UNAUTHENTICATED
             begun = b"POST /v1/etdump HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
             assert (await status_of(doors.http.address, begun)).startswith(b"HTTP/1.1 401 ")
