@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import ssl
 import subprocess
 from pathlib import Path
@@ -178,6 +179,32 @@ def test_rotated_authorities_of_clients_count(files: Files, opened: Any, run: An
             after = await asyncio.to_thread(Peer, first, second)
             await asyncio.to_thread(tls.refresh)
             assert (await after.both(doors), await before.both(doors)) == (LET_IN, OUTSIDE)
+
+    run(check())
+
+
+def test_no_session_is_resumed_where_clients_show_a_certificate(files: Files, opened: Any, run: Any) -> None:
+    """Each connection shows its certificate anew: a session of yesterday would outlive the authority that vouched for it."""
+    made = files.put("first")
+    tls = files.tls(clients=True)
+    context = ssl.create_default_context(cafile=made.authority)
+    context.load_cert_chain(made.client, made.client_key)
+
+    def ask(address: str, session: ssl.SSLSession | None = None) -> tuple[ssl.SSLSession | None, bool | None]:
+        host, _, port = address.rpartition(":")
+        with (
+            socket.create_connection((host, int(port)), timeout=20) as plain,
+            context.wrap_socket(plain, server_hostname="localhost", session=session) as connection,
+        ):
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+            return connection.session, connection.session_reused
+
+    async def check() -> None:
+        async with opened(tls=tls) as doors:
+            session, _ = await asyncio.to_thread(ask, doors.http.address)
+            assert session is None or not session.has_ticket
+            assert (await asyncio.to_thread(ask, doors.http.address, session))[1] is False
 
     run(check())
 
