@@ -21,6 +21,7 @@ from otel_bridge.cli.replay import replay
 from otel_bridge.cli.send import send
 from otel_bridge.cli.serve import serve
 from otel_bridge.cli.spool import spool
+from otel_bridge.cli.token import token
 from otel_bridge.cli.watch import watch
 from otel_bridge.errors import BridgeError
 
@@ -31,7 +32,7 @@ def otel_bridge() -> None:
     """ExecuTorch delegate events as OpenTelemetry spans."""
 
 
-for command in (serve, mapping, send, watch, replay, inspect, config, header, demo, spool):
+for command in (serve, mapping, send, watch, replay, inspect, token, config, header, demo, spool):
     otel_bridge.add_command(command)
 for command in (check, diff):
     mapping.add_command(command)
