@@ -113,6 +113,18 @@ def test_a_buffer_of_another_version(bridge: FaultyBridge, buffer: Path) -> None
     assert record(bridge, buffer, 1, close_s=30).buffers_set_aside == 1
 
 
+@pytest.mark.parametrize("column", ["sequence = 'x'", "stream = 'x'", "events = 'x'"])
+def test_rows_that_are_no_requests(bridge: FaultyBridge, buffer: Path, column: str) -> None:
+    """A file whose rows are of other types, which SQLite's own check does not tell, is set aside, and the client goes on."""
+    bridge.go_away()
+    record(bridge, buffer, 1)
+    with closing(sqlite3.connect(buffer)) as database:
+        database.execute(f"UPDATE requests SET {column}")  # noqa: S608 - the words are the test's
+        database.commit()
+    bridge.come_back()
+    assert record(bridge, buffer, 1, close_s=30) == ClientStats(recorded=4, accepted=4, buffers_set_aside=1)
+
+
 def test_a_damaged_request(bridge: FaultyBridge, buffer: Path) -> None:
     """One that a bit has flipped in is given up and told of; its neighbours arrive."""
     bridge.go_away()
