@@ -11,6 +11,7 @@ from otel_bridge.client.connection import UNREACHABLE, Connection
 from otel_bridge.errors import BridgeRefused, BridgeUnavailable
 
 _PATIENCE = 5
+_LONGEST_WAIT_S = 60.0  # a bridge that asks for years is asked again
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ def patiently(call: Callable[[], T], sleep: Callable[[float], None] = time.sleep
         except BridgeUnavailable as error:
             if error.retry_after_s is None:
                 raise
-            sleep(error.retry_after_s)
+            sleep(min(error.retry_after_s, _LONGEST_WAIT_S))
     return call()
 
 

@@ -98,7 +98,7 @@ def test_a_bomb_takes_no_memory(
     run: Callable[..., Any],
 ) -> None:
     """However much a body would become, and however much follows it, no more than the limit is held."""
-    body = pack(b"" if tail else bytes(256 << 20)) + tail
+    body = pack(b"" if tail else bytes(64 << 20)) + tail
 
     async def main() -> None:
         async with opened(limit_bytes=LIMIT) as doors:
