@@ -21,6 +21,8 @@ from support.processes import LOOPBACK, Process, free_port
 from support.service import running
 
 from otel_bridge.client import BridgeClient, ClientStats, EventTracer
+from otel_bridge.client.counters import Counters
+from otel_bridge.client.store import Store
 from otel_bridge.errors import ConfigError
 
 APP = ROOT / "tests" / "support" / "buffered_app.py"
@@ -191,6 +193,21 @@ def file_size_limit(nbytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_buffer_is_asked_for_until_it_is_there(buffer: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A buffer that cannot be opened now is asked for from time to time; why it cannot is said once."""
+    seconds = [0.0]
+    store = Store(replace(QUICK, buffer=buffer), Counters(), lambda: seconds[0])
+    buffer.mkdir()
+    for _ in range(5):
+        store.tend()
+        seconds[0] += 20
+    assert len(caplog.records) == 1
+    buffer.rmdir()
+    store.tend()
+    assert buffer.is_file()
+    store.close()
 
 
 def test_a_buffer_that_another_process_has(bridge: FaultyBridge, buffer: Path) -> None:
