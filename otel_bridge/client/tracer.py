@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from weakref import ref
 
 from otel_bridge.client.client import AsyncBridgeClient, BridgeClient
 from otel_bridge.client.current_span import current_context
@@ -27,14 +28,24 @@ from otel_bridge.model.stream import Anchor, Clock
 
 _U64 = 2**64 - 1
 _NO_CHAIN, _NO_HANDLE = -1, 0
+_FEW = 16
+"""Open blocks among which nobody looks for those of threads that have ended."""
+
 _HOST = Clock(name="host")
+
+
+class _Life:
+    """As long as it is there, so is a thread: their numbers are given out again, and foreign ones have no `Thread`."""
 
 
 class _Current(threading.local):
     """What a thread has of its own."""
 
-    block: OpenBlock | None = None
-    method: str | None = None
+    def __init__(self) -> None:
+        self.block: OpenBlock | None = None
+        self.method: str | None = None
+        self._life = _Life()
+        self.life = ref(self._life)
 
 
 class EventTracer:
@@ -67,7 +78,8 @@ class EventTracer:
         )
         self._ticks = ticks
         self._current = _Current()
-        self._open: set[OpenBlock] = set()  # of all threads, those included that have ended
+        self._open: dict[OpenBlock, ref[_Life]] = {}  # of all threads, those included that have ended
+        self._room = _FEW
         self._max_rows = self._client.max_rows
 
     def current_ticks(self) -> int:
@@ -97,7 +109,9 @@ class EventTracer:
         block.method, block.run_index, block.context = self._current.method, run_index, current_context()
         block.attributes.update(attributes or {})
         self._current.block = block
-        self._open.add(block)
+        self._open[block] = self._current.life
+        if len(self._open) > self._room:
+            self._end_orphans()
 
     def end_event_block(self) -> None:
         """End this thread's block, if there is one, and give it to the client."""
@@ -217,10 +231,15 @@ class EventTracer:
             raise _no_block()
         return block
 
+    def _end_orphans(self) -> None:
+        """End the blocks of threads that are no more, now and then: what is open stays in proportion to the threads."""
+        for block, life in list(self._open.items()):
+            if life() is None:
+                self._end(block)
+        self._room = _FEW + 2 * len(self._open)
+
     def _end(self, block: OpenBlock) -> None:
-        try:
-            self._open.remove(block)
-        except KeyError:  # another thread has ended it
+        if self._open.pop(block, None) is None:  # another thread has ended it
             return
         before, unix_ns, after = self._ticks(), time.time_ns(), self._ticks()
         anchor = Anchor((before + after >> 1) & _U64, unix_ns)

@@ -76,6 +76,24 @@ def test_a_thread_inherits_nothing(bridge: FaultyBridge) -> None:
     assert found == [(b"", "own")] * 20 + [(b"first", "left")] * 20
 
 
+def test_threads_that_come_and_go(bridge: FaultyBridge) -> None:
+    """An app that gives each inference a thread, and ends no block, loses none and holds few: later blocks end them."""
+    with BridgeClient(bridge.address, settings=QUICK) as client:
+        tracer = EventTracer(client)
+
+        def infer() -> None:
+            tracer.create_event_block("Execute")
+            tracer.log_profiling_delegate("x", None, 1, 2)
+
+        for _ in range(200):
+            thread = threading.Thread(target=infer)
+            thread.start()
+            thread.join()
+        assert client.stats.recorded > 150
+        tracer.close()
+        assert client.stats.recorded == 200
+
+
 @pytest.mark.timeout(120)
 def test_a_million_identifiers(bridge: FaultyBridge) -> None:
     """10^6 distinct identifiers in one inference arrive whole, in requests of bounded size."""
