@@ -5,21 +5,24 @@ Invariants
 * Parts are built before any of them starts, so a fault in the settings is told before a port is open.
 * Start goes against the flow of data and stop along it: whoever takes something finds the next one working.
 
-Start: registry, decoders, exporter, pipeline, then the doors.
-Stop:  1. health says NOT_SERVING, so that balancers turn away;  2. the doors close: nothing new comes in;  3. the spool closes
-       and the pipeline empties it, parked events too, for at most `server.drain_s`;  4. exporter, decoders and registry close,
-       which nobody uses any more;  5. own telemetry last, so that it has counted all that.
+Start: registry, data directory, decoders, exporter, spool, pipeline, then the doors.
+Stop:  1. health says NOT_SERVING, so that balancers turn away;  2. the doors close: nothing new comes in;  3. the spool takes
+       no more and the pipeline empties it, for at most `server.drain_s`; what is parked goes too, unless it can wait for the
+       next start;  4. spool, exporter, decoders and registry close, which nobody uses any more;  5. own telemetry last: it has
+       counted all that.
 """
 
 import asyncio
 import logging
 
 from otel_bridge import __version__
+from otel_bridge.app.data_dir import Claim
 from otel_bridge.app.watch import Recorder
 from otel_bridge.clock.converters import Converters
 from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.config.keys import allow
 from otel_bridge.export.build import build_exporter
+from otel_bridge.export.dead_letters import DIRECTORY, DeadLetters
 from otel_bridge.export.protocol import Exporter
 from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.sqlite import open_registry
@@ -29,6 +32,9 @@ from otel_bridge.pipeline.parking import Parking
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spool.lot import LotLimits
 from otel_bridge.spool.memory import MemorySpool
+from otel_bridge.spool.protocol import Spool
+from otel_bridge.spool.room import Bounds
+from otel_bridge.spool.sqlite import SqliteSpool
 from otel_bridge.telemetry.provider import OwnExport, Provider
 from otel_bridge.v1 import mapping_pb2
 from otel_bridge.wire.admission import Rules
@@ -59,6 +65,7 @@ class Bridge:
         telemetry = self._provider.telemetry
         recorder = self._recorder = Recorder(telemetry)
         self.registry = open_registry(config.server.data_dir)
+        self._claim = Claim(config.server.data_dir) if config.server.data_dir is not None else None
         converters = Converters(config.clock.converters, watch=recorder.unconverted)
         self._decoders = Decoders(
             config.metadata.parsers,
@@ -67,8 +74,10 @@ class Bridge:
             cache_bytes=config.metadata.cache_bytes,
             watch=recorder.undecoded,
         )
-        self._exporter = exporter or build_exporter(config.export, watch=recorder)
-        self._spool = MemorySpool(config.spool.max_bytes, _lot_limits(config))
+        letters = _dead_letters(config, recorder)
+        keep = letters.keep if letters is not None else None
+        self._exporter = exporter or build_exporter(config.export, watch=recorder, keep=keep)
+        self._spool = _spool(config, recorder)
         mappings = CompiledMappings(self.registry, _COMPILED_BYTES)
         stages = Stages(mappings, self._decoders, config.mapping.template_cache_bytes, converters)
         policy = config.parking.policy
@@ -113,6 +122,7 @@ class Bridge:
             ),
             config.server.drain_s,
         )
+        telemetry.watch("otel_bridge.dead_letters.size_bytes", lambda: letters.size_bytes if letters is not None else None)
         telemetry.watch("otel_bridge.spool.events", lambda: self._spool.events)
         telemetry.watch("otel_bridge.spool.size_bytes", lambda: self._spool.size_bytes)
         telemetry.watch("otel_bridge.spool.capacity_bytes", lambda: config.spool.max_bytes)
@@ -172,7 +182,7 @@ class Bridge:
             self._broken.set()
 
     async def stop(self) -> None:
-        """Stop as the module says; events that do not leave in time are counted as dropped."""
+        """Stop as the module says; events that do not leave in time stay in the spool, or are counted as dropped."""
         self._ready = False
         await self._grpc.turn_away()
         if self._running is not None and not self._running.done():
@@ -187,13 +197,38 @@ class Bridge:
             for task in late:
                 task.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
-        if self._spool.events:
-            _log.error("%d events did not leave within server.drain_s (%g s)", self._spool.events, self._config.server.drain_s)
-            self._recorder.dropped(self._spool.events, "shutdown")
+        await self._finish_spool()
         await self._exporter.close()
         self._decoders.close()
         self.registry.close()
+        if self._claim is not None:
+            self._claim.release()
         await asyncio.to_thread(self._provider.shutdown)
+
+    async def _finish_spool(self) -> None:
+        left, lost = self._spool.events + self._spool.parked_events, await self._spool.finish()
+        if lost:
+            _log.error("%d events did not leave within server.drain_s (%g s)", lost, self._config.server.drain_s)
+            self._recorder.dropped(lost, "shutdown")
+        elif left:
+            _log.info("%d events stay in the spool for the next start", left)
+
+
+def _spool(config: BridgeConfig, watch: Recorder) -> Spool:
+    given, directory = config.spool, config.server.data_dir
+    if directory is None or given.durability == "memory":
+        return MemorySpool(given.max_bytes, _lot_limits(config))
+    bounds = Bounds(given.max_bytes, given.memory_bytes, given.max_age_s)
+    return SqliteSpool(
+        directory, bounds, _lot_limits(config), watch, synchronous="FULL" if given.durability == "full" else "NORMAL"
+    )
+
+
+def _dead_letters(config: BridgeConfig, recorder: Recorder) -> DeadLetters | None:
+    directory = config.server.data_dir
+    if directory is None or not config.export.dead_letter_bytes:
+        return None
+    return DeadLetters(directory / DIRECTORY, config.export.dead_letter_bytes, recorder)
 
 
 def _lot_limits(config: BridgeConfig) -> LotLimits:

@@ -1,17 +1,27 @@
 """What the rooms tell, written into the instruments of `telemetry`: the only place that knows both."""
 
+from functools import partial
+
+from otel_bridge.export.circuit import State
 from otel_bridge.telemetry.recorder import Telemetry
 
 
 class Recorder:
     """
-    A `wire.intake.Watch`, a `pipeline.loop.Ledger` and an `export.observed.Watch`.
+    A `wire.intake.Watch`, a `spool.protocol.Watch`, a `pipeline.loop.Ledger`, an `export.observed.Watch` and an
+    `export.dead_letters.Watch`.
 
-    The ledger: accepted = emitted + dropped + what the spool still holds, parked events included.
+    The ledger: accepted + recovered = emitted + dropped + what the spool still holds, parked events included.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
+        self._circuit = State.CLOSED.value
+        for state in State:
+            telemetry.watch("otel_bridge.exporter.circuit", partial(self._is, state.value), state=state.value)
+
+    def _is(self, state: str) -> int:
+        return int(state == self._circuit)
 
     def accepted(self, events: int) -> None:
         """Events were put into the spool."""
@@ -24,6 +34,10 @@ class Recorder:
     def sender_dropped(self, events: int, reason: str) -> None:
         """The sender had dropped events before it sent."""
         self._telemetry.add("otel_bridge.sender.dropped_events", events, reason=reason)
+
+    def recovered(self, events: int) -> None:
+        """The spool held events of an earlier process."""
+        self._telemetry.add("otel_bridge.spool.recovered_events", events)
 
     def request(self, transport: str, outcome: str) -> None:
         """A request ended: "ok", or the reason of its error."""
@@ -72,3 +86,19 @@ class Recorder:
         """The back end did not take a request."""
         self._telemetry.observe("otel_bridge.exporter.send_duration", seconds)
         self._telemetry.add("otel_bridge.exporter.failed_requests", 1, reason=reason)
+
+    def request_halved(self, *, reason: str) -> None:
+        """A refused request goes again in two halves."""
+        self._telemetry.add("otel_bridge.exporter.halved_requests", 1, reason=reason)
+
+    def circuit_changed(self, state: str) -> None:
+        """The back end answers, or does not, or is being tried."""
+        self._circuit = state
+
+    def dead_letter_kept(self, spans: int, reason: str) -> None:
+        """A refused request was kept on disk."""
+        self._telemetry.add("otel_bridge.dead_letters.kept_spans", spans, reason=reason)
+
+    def dead_letter_lost(self, spans: int, reason: str) -> None:
+        """A refused request is not on disk, or not any more."""
+        self._telemetry.add("otel_bridge.dead_letters.lost_spans", spans, reason=reason)

@@ -20,6 +20,9 @@ from otel_bridge.spans.assemble import assemble
 from otel_bridge.spans.fit import fit
 from otel_bridge.v1 import profiling_pb2 as pb
 
+_PATIENCE_S = 300.0
+"""How long the back end may be away: somebody waits for the command."""
+
 
 @click.command()
 @click.argument("dumps", metavar="RUN.etdp...", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -81,7 +84,7 @@ def replay(
     try:
         if output not in {None, "-"}:
             _empty(Path(output or ""))  # only now that nothing else can be found wrong
-        exporter = build_exporter(settings.export)
+        exporter = build_exporter(settings.export, patience_s=_PATIENCE_S)
         done = asyncio.run(_deliver(requests(), offline, exporter, settings.export.max_request_bytes))
     finally:
         offline.close()

@@ -11,6 +11,7 @@ import click
 
 from otel_bridge.app.bridge import Bridge
 from otel_bridge.config.load import load
+from otel_bridge.pipeline.memory import keep_freed_memory
 from otel_bridge.telemetry.logs import configure
 
 _log = logging.getLogger(__name__)
@@ -27,7 +28,11 @@ _log = logging.getLogger(__name__)
     metavar="URL",
     help="Send spans here, over export.protocol.  [default: http://localhost:4317]",
 )
-@click.option("--data-dir", metavar="DIR", help='Keep mappings here; ":memory:" keeps nothing.  [default: otel-bridge-data]')
+@click.option(
+    "--data-dir",
+    metavar="DIR",
+    help='Keep mappings and accepted events here; ":memory:" keeps nothing.  [default: otel-bridge-data]',
+)
 def serve(
     config_file: Path | None,
     grpc_address: str | None,
@@ -38,7 +43,8 @@ def serve(
     """
     Take events and mappings, send spans.
 
-    Stops on SIGTERM or SIGINT: no new requests, then what was accepted leaves, for at most server.drain_s.
+    Stops on SIGTERM or SIGINT: no new requests, then what was accepted leaves, for at most server.drain_s. What does not stays
+    for the next start, unless spool.durability is memory.
     """
     settings = load(
         config_file,
@@ -49,6 +55,7 @@ def serve(
             "export.endpoint": otlp_endpoint,
         },
     )
+    keep_freed_memory()
     configure(level=settings.telemetry.log_level.upper(), form=settings.telemetry.log_format)
     run(_serve(Bridge(settings)))
 
@@ -70,7 +77,9 @@ async def _serve(bridge: Bridge) -> None:
     for task in ends:
         task.cancel()
     if broken:
-        raise click.ClickException("the pipeline has ended, see the log; what was not sent is counted as dropped")
+        raise click.ClickException(
+            "the pipeline has ended, see the log; what was not sent is in the spool, or counted as dropped"
+        )
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

@@ -22,12 +22,12 @@ from google.rpc.status_pb2 import Status
 
 from otel_bridge import __version__
 from otel_bridge.client.address import Address, read_address
-from otel_bridge.client.token import Token, open_token
 from otel_bridge.errors import BridgeRefused, BridgeUnavailable, ConfigError, TooLarge
 from otel_bridge.export.answers import read_retry_info, read_status, wait_s
 from otel_bridge.export.otlp_grpc import VERDICTS, Verdict
 from otel_bridge.export.retry import RetryPolicy
 from otel_bridge.export.tls import TlsFiles, load_credentials
+from otel_bridge.export.token import Token, open_token
 from otel_bridge.telemetry.logs import escape
 from otel_bridge.v1 import mapping_pb2_grpc, profiling_pb2, profiling_pb2_grpc
 from otel_bridge.wire.intake import SENT_KEY

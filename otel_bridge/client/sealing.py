@@ -24,6 +24,7 @@ from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.blocks import blocks_of
 from otel_bridge.wire.codec import stream_message
 from otel_bridge.wire.columns import batch_of
+from otel_bridge.wire.frame import Frame
 
 GiveUp = Callable[[int, str], None]
 """Told of events that are given up, and of the `Reason`."""
@@ -88,12 +89,12 @@ def divide_sealed(
     What was a part stays one of the same inference: its number follows from the sequence of part 0.
     """
     try:
-        request = pb.ExportEventsRequest.FromString(sealed.body)
-        stream = Stream(sealed.stream_id, clocks=(Clock(),) * max(1, len(request.stream.clocks)))
-        batch, _, _ = batch_of(request, stream, blocks_of(request.blocks, lambda _key: True))
+        head = pb.ExportEventsRequest.FromString(sealed.body).stream
+        stream = Stream(sealed.stream_id, clocks=(Clock(),) * max(1, len(head.clocks)))
+        frame = Frame.FromString(sealed.body)
+        batch, _, _ = batch_of(frame, stream, *blocks_of(frame.blocks, lambda _key: True))
     except (DecodeError, Rejected):
         return None
-    head = request.stream
     head.ClearField("dropped")
     smaller = fit(batch, head, limits, lambda events: give_up(events, Reason.TOO_LARGE))
     part = batch.blocks[0].part if batch.blocks else None

@@ -12,17 +12,22 @@ Invariants
   distances stay.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from otel_bridge.clock.ticks import later, length, place, scale, since
 from otel_bridge.model.events import EventBatch, EventKind
 from otel_bridge.model.stream import LATEST_NS, Anchor, Clock, Settled, Stream
 
+_DELEGATE = EventKind.DELEGATE.value
+"""A plain int: a member of an IntEnum takes longer to reach, and to compare with."""
 HOST = 0
 """Index of the host's clock in a stream."""
-_ENDS_BEFORE_START = np.uint64(2**63)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +39,6 @@ class Times:
     tied         bool[n]    whether the clock of the event is tied to the time axis; if not, only distances mean anything
     known        bool[n]    whether a tick is a length of time that is known; if not, only the order means anything
     moved_ns     per stream, what was added to all of its times so that they do not lie in the future; 0 or less
-    settled      per stream, what places its events; None: it has none
     """
 
     start: NDArray[np.int64]
@@ -42,14 +46,33 @@ class Times:
     tied: NDArray[np.bool_]
     known: NDArray[np.bool_]
     moved_ns: tuple[int, ...]
-    settled: tuple[Settled | None, ...]
+
+
+@dataclass(slots=True)
+class _Run:
+    """Some rows of one stream and clock, how many they are, and what places them (see `Settled`)."""
+
+    stream: int
+    clock: int
+    rows: slice | NDArray[np.int64]
+    events: int
+    anchor: Anchor
+    tied: bool
 
 
 def settle(batch: EventBatch) -> EventBatch:
     """The batch, with what places its streams written down: divided, its parts have the times that they have in the whole."""
-    settled = to_unix_ns(batch).settled
-    streams = tuple(replace(stream, settled=each) for stream, each in zip(batch.streams, settled, strict=True))
-    return replace(batch, streams=streams)
+    runs = _runs(batch)
+    moved_ns = to_unix_ns(batch).moved_ns
+    streams = list(batch.streams)
+    for number, of_stream in groupby(runs, attrgetter("stream")):
+        found = {run.clock: run for run in of_stream}
+        clocks = range(len(streams[number].clocks))
+        anchors = tuple(found[index].anchor if index in found else None for index in clocks)
+        ties = tuple(index in found and found[index].tied for index in clocks)
+        settled = streams[number].settled or Settled(anchors, ties, moved_ns[number])
+        streams[number] = replace(streams[number], settled=settled)
+    return replace(batch, streams=tuple(streams))
 
 
 def to_unix_ns(batch: EventBatch) -> Times:
@@ -61,40 +84,91 @@ def to_unix_ns(batch: EventBatch) -> Times:
     n = len(batch)
     start_ns, end_ns = np.zeros(n, np.int64), np.zeros(n, np.int64)
     tied = np.ones(n, np.bool_)
-    own = batch.kind != EventKind.DELEGATE
-    placed: list[Settled | None] = [None] * len(batch.streams)
+    alike: dict[tuple[int, int, int], tuple[Clock, list[_Run]]] = {}
+    for run in _runs(batch):
+        clock = batch.streams[run.stream].clocks[run.clock]
+        alike.setdefault((clock.numerator, clock.denominator, clock.counter_bits), (clock, []))[1].append(run)
+        if not run.tied:
+            tied[run.rows] = False
+    for clock, runs in alike.values():
+        rows = _rows_of(runs, n)
+        start_ns[rows], end_ns[rows] = place(batch.start[rows], batch.duration[rows], clock, *_origins(runs))
+    moved_ns = _out_of_the_future(batch, start_ns, end_ns)
+    return Times(start_ns, end_ns, tied, np.ones(n, np.bool_), moved_ns)
+
+
+def _runs(batch: EventBatch) -> list[_Run]:
+    """The events of a batch by stream and clock, streams in the order of their rows."""
+    several = bool(batch.clock.any())
+    runs = []
     for number, rows in _rows_by_stream(batch):
         stream = batch.streams[number]
-        settled = stream.settled
-        anchors: list[Anchor | None] = [None] * len(stream.clocks)
-        ties = [False] * len(stream.clocks)
-        for index in np.unique(batch.clock[rows]).tolist():
-            of_clock = np.flatnonzero(batch.clock[rows] == index) + rows.start
-            chosen: slice | NDArray[np.int64] = rows if len(of_clock) == rows.stop - rows.start else of_clock
-            clock = stream.clocks[index]
-            ticks, duration = batch.start[chosen], batch.duration[chosen]
-            anchor = settled.anchors[index] if settled is not None else None
-            anchor = anchor or _anchor(ticks, _length(duration, clock), own[chosen], clock, stream)
-            start_ns[chosen], end_ns[chosen] = place_ticks(ticks, duration, clock, anchor)
-            is_tied = settled.tied[index] if settled is not None else _is_tied(index, clock, own[chosen])
-            anchors[index], ties[index], tied[chosen] = anchor, is_tied, is_tied
-        moved_ns = settled.moved_ns if settled is not None else _out_of_the_future(end_ns[rows], own[rows], stream)
-        if moved_ns:
+        if not several:
+            runs.append(_Run(number, HOST, rows, rows.stop - rows.start, *_anchor(batch, stream, HOST, rows)))
+            continue
+        clocks = batch.clock[rows]
+        for index in np.unique(clocks).tolist():
+            chosen = (clocks == index).nonzero()[0] + rows.start
+            runs.append(_Run(number, index, chosen, len(chosen), *_anchor(batch, stream, index, chosen)))
+    return runs
+
+
+def _anchor(batch: EventBatch, stream: Stream, index: int, rows: slice | NDArray[np.int64]) -> tuple[Anchor, bool]:
+    """What places a stream's rows of one clock, and whether that ties them to the time axis."""
+    clock, settled = stream.clocks[index], stream.settled
+    known = settled.anchors[index] if settled is not None else None
+    if settled is not None and known is not None:
+        return known, settled.tied[index]
+    if clock.anchor is not None:
+        anchor = clock.anchor
+        return replace(anchor, unix_ns=anchor.unix_ns + stream.correction_ns) if stream.correction_ns else anchor, True
+    own = batch.kind[rows] != _DELEGATE
+    start, duration = batch.start[rows], batch.duration[rows]
+    if own.any():
+        start, duration = start[own], duration[own]
+    last = int(later(since(start, start[0], clock), length(duration, clock)).max())
+    return Anchor(int(start[0]) + last, stream.ended_ns), index == HOST or bool(own.any())
+
+
+def _rows_of(runs: list[_Run], n: int) -> slice | NDArray[np.int64]:
+    """The rows of some runs, in the order of these."""
+    if sum(run.events for run in runs) == n and all(isinstance(run.rows, slice) for run in runs):
+        return slice(0, n)
+    return np.concatenate([np.arange(n)[run.rows] for run in runs])
+
+
+def _origins(runs: list[_Run]) -> tuple[NDArray[np.uint64] | np.uint64, NDArray[np.int64] | int]:
+    """Where the rows of some runs are counted from: ticks, and nanoseconds since 1970 (a sender may say anything)."""
+    ticks = [run.anchor.ticks % 2**64 for run in runs]
+    unix_ns = [min(max(run.anchor.unix_ns, 0), LATEST_NS) for run in runs]
+    if len(runs) == 1:
+        return np.uint64(ticks[0]), unix_ns[0]
+    counts = np.array([run.events for run in runs], np.int64)
+    return np.repeat(np.array(ticks, np.uint64), counts), np.repeat(np.array(unix_ns, np.int64), counts)
+
+
+def _out_of_the_future(batch: EventBatch, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> tuple[int, ...]:
+    """
+    Move streams that would end in the future; what was added to the times of each.
+
+    A delegate's foreign ticks, which may be anything, do not decide, where there are others.
+    """
+    moved = [stream.settled.moved_ns if stream.settled is not None else 0 for stream in batch.streams]
+    last_ns = int(end_ns.max(initial=0))
+    for number, rows in _rows_by_stream(batch) if any(moved) or _may_be_late(batch.streams, last_ns) else ():
+        stream = batch.streams[number]
+        if stream.settled is None:
+            own = batch.kind[rows] != _DELEGATE
+            last_ns = int(end_ns[rows][own].max() if own.any() else end_ns[rows].max())
+            moved[number] = stream.received_ns - last_ns if last_ns > stream.latest_ns else 0
+        if moved[number]:
             for column in (start_ns[rows], end_ns[rows]):
-                np.maximum(column + moved_ns, 0, out=column)
-        placed[number] = settled or Settled(tuple(anchors), tuple(ties), moved_ns)
-    moved = tuple(each.moved_ns if each is not None else 0 for each in placed)
-    return Times(start_ns, end_ns, tied, np.ones(n, np.bool_), moved, tuple(placed))
+                np.maximum(column + moved[number], 0, out=column)
+    return tuple(moved)
 
 
-def _is_tied(index: int, clock: Clock, own: NDArray[np.bool_]) -> bool:
-    return index == HOST or clock.anchor is not None or bool(own.any())
-
-
-def _out_of_the_future(end_ns: NDArray[np.int64], own: NDArray[np.bool_], stream: Stream) -> int:
-    """What to add to the times of a stream; a delegate's foreign ticks, which may be anything, do not decide."""
-    last_ns = int(end_ns[own].max() if own.any() else end_ns.max())
-    return stream.received_ns - last_ns if last_ns > stream.latest_ns else 0
+def _may_be_late(streams: Sequence[Stream], last_ns: int) -> bool:
+    return any(last_ns > stream.latest_ns for stream in streams)
 
 
 def duration_ns(batch: EventBatch) -> NDArray[np.int64]:
@@ -104,7 +178,7 @@ def duration_ns(batch: EventBatch) -> NDArray[np.int64]:
         stream = batch.streams[number]
         for index, clock in enumerate(stream.clocks):
             chosen = np.flatnonzero(batch.clock[rows] == index) + rows.start
-            result[chosen] = _scale(_length(batch.duration[chosen], clock), clock)
+            result[chosen] = scale(length(batch.duration[chosen], clock), clock)
     return result
 
 
@@ -113,61 +187,3 @@ def _rows_by_stream(batch: EventBatch) -> list[tuple[int, slice]]:
     firsts = np.flatnonzero(np.diff(streams, prepend=-1))
     edges = [*batch.bounds[firsts].tolist(), len(batch)]
     return [(int(streams[first]), slice(edges[i], edges[i + 1])) for i, first in enumerate(firsts) if edges[i] < edges[i + 1]]
-
-
-def place_ticks(
-    start: NDArray[np.uint64], duration: NDArray[np.uint64], clock: Clock, anchor: Anchor
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Start and end, int64[n] nanoseconds since 1970, of events that a clock counted in ticks, by the anchor that is given."""
-    since, length = _since(start, anchor.ticks, clock), _length(duration, clock)
-    origin = min(max(anchor.unix_ns, 0), LATEST_NS)  # a sender may say anything
-    return _shift(_scale(since, clock), origin), _shift(_scale(_later(since, length), clock), origin)
-
-
-def _anchor(
-    start: NDArray[np.uint64], length: NDArray[np.int64], own: NDArray[np.bool_], clock: Clock, stream: Stream
-) -> Anchor:
-    if clock.anchor is not None:
-        return Anchor(clock.anchor.ticks, clock.anchor.unix_ns + stream.correction_ns)
-    if own.any():
-        start, length = start[own], length[own]
-    first = int(start[0])
-    last = int(_later(_since(start, first, clock), length).max())
-    return Anchor(first + last, stream.ended_ns)
-
-
-def _length(duration: NDArray[np.uint64], clock: Clock) -> NDArray[np.int64]:
-    if clock.counter_bits < 64:  # noqa: PLR2004 - the width of the column
-        return (duration & np.uint64(2**clock.counter_bits - 1)).astype(np.int64)
-    return np.where(duration >= _ENDS_BEFORE_START, np.uint64(0), duration).astype(np.int64)
-
-
-def _since(ticks: NDArray[np.uint64], origin: int, clock: Clock) -> NDArray[np.int64]:
-    """Signed distance from `origin`, the shorter way around the counter."""
-    unused = np.uint64(64 - clock.counter_bits)
-    distance = (ticks - np.uint64(origin % 2**64)) << unused
-    return distance.view(np.int64) >> unused.astype(np.int64)
-
-
-def _later(since: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[np.int64]:
-    end: NDArray[np.int64] = since + np.minimum(length, np.iinfo(np.int64).max - np.maximum(since, 0))
-    return end
-
-
-def _scale(ticks: NDArray[np.int64], clock: Clock) -> NDArray[np.int64]:
-    numerator, denominator = clock.numerator, clock.denominator
-    if numerator == denominator or not len(ticks):
-        return ticks
-    largest = max(abs(int(ticks.min())), abs(int(ticks.max()))) // denominator + 1
-    if largest * numerator < 2**62 and numerator * denominator < 2**62:
-        whole, rest = np.divmod(ticks, denominator)
-        scaled: NDArray[np.int64] = whole * numerator + rest * numerator // denominator
-        return scaled
-    exact = ticks.astype(object) * numerator // denominator  # Python integers: slow and without a bound
-    return np.array([max(-LATEST_NS, min(LATEST_NS, value)) for value in exact], np.int64)
-
-
-def _shift(since_ns: NDArray[np.int64], origin_ns: int) -> NDArray[np.int64]:
-    """The sum, kept within the range of a time: clipped before adding, so that it cannot overflow."""
-    placed: NDArray[np.int64] = np.clip(since_ns, -origin_ns, LATEST_NS - origin_ns) + origin_ns
-    return placed

@@ -82,10 +82,10 @@ class Converters:
         `times` are those of the clocks; `backend` is int64[n], the index into `backends` of each event's. Converted times
         count from tick 0 of the event's clock.
         """
-        chosen = np.array([self._chosen(each) is not None for each in backends] or [False])
         done, failed = np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
-        if not chosen.any():
+        if not self._by_backend:
             return times, done, failed
+        chosen = np.array([self._chosen(each) is not None for each in backends] or [False])
         rows = np.flatnonzero(chosen[backend] & (batch.kind == EventKind.DELEGATE))
         start_ns, end_ns = times.start.copy(), times.end.copy()
         answers: dict[tuple[str | None, Identifier, int, int], tuple[int, int] | Unconverted] = {}

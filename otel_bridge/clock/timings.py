@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.backends.backend import TimeQuality, Timing, Unit
-from otel_bridge.clock.convert import HOST, Times, place_ticks
+from otel_bridge.clock.convert import HOST, Times
+from otel_bridge.clock.ticks import place_ticks
 from otel_bridge.model.events import EventBatch, EventKind
 from otel_bridge.model.stream import Anchor, Clock
 
@@ -32,7 +33,7 @@ def apply_timings(
 
     Distances are between events of one stream, so events of two calls are as far from each other as they were.
     """
-    distinct = list(dict.fromkeys(timings))
+    distinct = list(dict.fromkeys({id(each): each for each in timings}.values()))  # few objects, each hashed once
     foreign = [each.unit is not Unit.TICKS or each.quality is TimeQuality.FOREIGN_CLOCK for each in distinct]
     if not any(foreign):
         return times

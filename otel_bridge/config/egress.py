@@ -1,5 +1,6 @@
 """The section `export`: where spans go."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -8,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, ValidationInfo, field_validator, model_validator
 
 from otel_bridge.config.setting import Number, Section, setting
-from otel_bridge.config.values import Headers, LowerCase, ReadableFile, check_endpoint
+from otel_bridge.config.values import Headers, LowerCase, Patience, ReadableFile, check_endpoint
 
 TRACES_PATH = "/v1/traces"
 """Where OTLP/HTTP takes spans (opentelemetry-proto docs/specification.md, "OTLP/HTTP Request")."""
@@ -54,12 +55,20 @@ class ExportConfig(Section):
     headers: Headers = setting(
         {}, "Headers of every request, for instance an API key.", rule="names and printable ASCII values", secret=True
     )
-    compression: Annotated[Literal["none", "gzip"], LowerCase] = setting("none", "Compression of requests.")
+    token_file: ReadableFile = setting(
+        None,
+        "File with a bearer token that goes with every request; read again when it changes.",
+        rule="a file that can be read; not together with a header authorization",
+    )
+    compression: Annotated[Literal["none", "gzip", "zstd"], LowerCase] = setting(
+        "none", "Compression of requests; zstd needs protocol http/protobuf."
+    )
     timeout_ms: int = setting(10_000, "Longest wait for the answer to one request.", unit="milliseconds", least=1)
     insecure: bool = setting(False, "Plain text for a grpc endpoint without http:// or https://, which else decide.")
     certificate: ReadableFile = setting(
         None,
-        "PEM file of the authorities that vouch for the back end; else those of the system.",
+        "PEM file of the authorities that vouch for the back end; else those of the system. This file and the two "
+        "below are read again when they change.",
         rule="a file that can be read",
     )
     client_key: ReadableFile = setting(
@@ -87,8 +96,31 @@ class ExportConfig(Section):
     retry_max_s: Number = setting(
         30.0, "Upper bound of the wait before any retry.", unit="seconds", rule="at least retry_initial_s", above=0
     )
-    retry_max_elapsed_s: Number = setting(
-        300.0, "Retries of one request end after this; 0: no retries.", unit="seconds", least=0
+    retry_max_elapsed_s: Patience = setting(
+        math.inf,
+        "Retries of one request end after this, and its events are dropped; inf: an outage is waited out, however long; "
+        "0: no retries.",
+        unit="seconds",
+        least=0,
+    )
+    retry_max_stuck_s: Number = setting(
+        300.0,
+        "A request that has failed for so long while others got through is given up, lest it hold them up for ever.",
+        unit="seconds",
+        above=0,
+    )
+    connection_max_age_s: Number = setting(
+        300.0,
+        "A connection is made anew after this, so that a name that now stands for other addresses is followed.",
+        unit="seconds",
+        above=0,
+    )
+    dead_letter_bytes: int = setting(
+        256 << 20,
+        "Requests that the back end refused for good are kept in dead-letters below server.data_dir, the oldest going first; "
+        '0: none are kept, as with data_dir ":memory:".',
+        unit="bytes",
+        least=0,
     )
 
     @field_validator("endpoint")
@@ -111,6 +143,10 @@ class ExportConfig(Section):
             faults.append(
                 f"export has certificates, but export.endpoint ({self.endpoint}) is plain text: use https://, or drop them"
             )
+        if self.token_file and "authorization" in self.headers:
+            faults.append("export.token_file and the header authorization of export.headers are one thing: give one of them")
+        if self.compression == "zstd" and self.protocol == "grpc":
+            faults.append("export.compression is zstd, which gRPC does not have: use gzip, or export.protocol http/protobuf")
         if self.retry_max_s < self.retry_initial_s:
             faults.append(
                 f"export.retry_max_s ({self.retry_max_s}) must be at least export.retry_initial_s ({self.retry_initial_s})"

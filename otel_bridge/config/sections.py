@@ -103,10 +103,24 @@ class ClockConfig(Section):
 
 
 class SpoolConfig(Section):
-    """Where accepted events wait."""
+    """Where accepted events wait: in server.data_dir, so that they outlive the bridge, or in memory."""
 
+    durability: Annotated[Literal["full", "normal", "memory"], LowerCase] = setting(
+        "full",
+        "What accepted events survive: a power cut; the end of the process, whatever ends it; or nothing, as with data_dir "
+        '":memory:".',
+    )
     max_bytes: int = setting(
         256 * MIB, "Events that wait; when full, senders are told to come back later.", unit="bytes", least=MIB
+    )
+    memory_bytes: int = setting(
+        64 * MIB, "Of these, what is kept in memory too; what comes when that is full is read from disk.", unit="bytes", least=0
+    )
+    max_age_s: Number = setting(
+        7 * 86_400.0,
+        "Events that have waited longer for their turn are dropped; not with durability memory.",
+        unit="seconds",
+        above=0,
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 IN_MEMORY = ":memory:"
 """As SQLite spells it: nothing is kept on disk."""
@@ -161,5 +161,7 @@ DataDirectory = Annotated[Path | None, BeforeValidator(lambda value: None if val
 """A directory; None, written as ":memory:", for none."""
 GrpcEndpoint = Annotated[str, AfterValidator(_grpc_endpoint)]
 """An OTLP/gRPC endpoint."""
+Patience = Annotated[float, Field(allow_inf_nan=True)]
+"""A number, or inf for no end."""
 LowerCase = BeforeValidator(_lower)
 """Words that may be written in any case."""

@@ -9,7 +9,7 @@ from otel_bridge.export.protocol import Exporter, Sent
 
 
 class Watch(Protocol):
-    """Who is told. One call for each request, at its end; a request that is cancelled is not told."""
+    """Who is told. One call for each request, at its end (a request that is cancelled is not told), and what else happens."""
 
     def request_sent(self, *, payload_bytes: int, rejected_spans: int, seconds: float) -> None:
         """The back end took the payload, but for `rejected_spans`. `seconds` is the time to its answer."""
@@ -17,6 +17,14 @@ class Watch(Protocol):
 
     def request_failed(self, *, reason: str, payload_bytes: int, seconds: float) -> None:
         """The back end did not take the payload; `reason` is that of the error."""
+        ...
+
+    def request_halved(self, *, reason: str) -> None:
+        """A refused request is sent again in two halves."""
+        ...
+
+    def circuit_changed(self, state: str) -> None:
+        """Whether requests may go: a `circuit.State` by its value."""
         ...
 
 

@@ -1,7 +1,9 @@
 """
 TLS of a client, for HTTP and for gRPC.
 
-Invariant: what is wrong with a file is found when it is read, at start; gRPC would find it at the first connection.
+Invariants
+* What is wrong with a file is found when it is read, at start; gRPC would find it at the first connection.
+* What `watch_context` and `watch_credentials` give is made again when a file changes: rotation needs no restart.
 """
 
 import ssl
@@ -11,6 +13,7 @@ from pathlib import Path
 import grpc
 
 from otel_bridge.errors import ConfigError
+from otel_bridge.export.reload import Reloaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,11 @@ class TlsFiles:
     certificate: Path | None = None
     key: Path | None = None
     names: tuple[str, str, str] = ("ca", "cert", "key")
+
+    @property
+    def paths(self) -> list[Path]:
+        """Those that are given."""
+        return [path for path in (self.authority, self.certificate, self.key) if path is not None]
 
 
 def load_context(files: TlsFiles) -> ssl.SSLContext:
@@ -52,7 +60,20 @@ def load_context(files: TlsFiles) -> ssl.SSLContext:
 def load_credentials(files: TlsFiles) -> grpc.ChannelCredentials:
     """The same for gRPC. Raises ConfigError."""
     load_context(files)
-    authorities, key, chain = (
-        path.read_bytes() if path else None for path in (files.authority, files.key, files.certificate)
-    )  # fmt: skip
+    try:
+        authorities, key, chain = (
+            path.read_bytes() if path else None for path in (files.authority, files.key, files.certificate)
+        )  # fmt: skip
+    except OSError as error:  # gone since the line above
+        raise ConfigError(f"{error.filename}: cannot be read: {error.strerror}") from error
     return grpc.ssl_channel_credentials(authorities, key, chain)
+
+
+def watch_context(files: TlsFiles) -> Reloaded[ssl.SSLContext]:
+    """`load_context`, again whenever a file changes. Raises ConfigError."""
+    return Reloaded(files.paths, lambda: load_context(files))
+
+
+def watch_credentials(files: TlsFiles) -> Reloaded[grpc.ChannelCredentials]:
+    """`load_credentials`, again whenever a file changes. Raises ConfigError."""
+    return Reloaded(files.paths, lambda: load_credentials(files))

@@ -51,11 +51,12 @@ def attribute(batch: EventBatch, mappings: Iterable[CompiledMapping | None]) -> 
 
     `mappings` gives the mapping of each block's build, None where there is none.
     """
+    execute = BlockKind.EXECUTE
     known: dict[tuple[str, str | None, bytes, bool], CompiledMethod | None] = {}
     result: list[CompiledMethod | None] = []
     for index, (mapping, signature) in enumerate(zip(mappings, _signatures(batch), strict=True)):
         block = batch.blocks[index]
-        if mapping is None or block.kind is not BlockKind.EXECUTE:
+        if mapping is None or block.kind is not execute:
             result.append(None)
             continue
         key = (mapping.digest, block.method, signature, block.part is not None)
@@ -101,17 +102,20 @@ def _logged(batch: EventBatch, index: int) -> set[tuple[int, Identifier]]:
 def _signatures(batch: EventBatch) -> Iterator[bytes]:
     """One byte string a block, equal where blocks ran the same instructions in the same order."""
     meaning = {"DELEGATE_CALL": _DELEGATE_CALL, "OPERATOR_CALL": _OPERATOR_CALL, "JF_CALL": _JUMP}
-    by_name = np.array([meaning.get(name, _IGNORED) if isinstance(name, str) else _IGNORED for name in batch.names] or [0])
-    ended = np.array([name == _ENDED for name in batch.names] or [False])
-    role = np.where(batch.kind == EventKind.CALL, by_name[batch.name], _IGNORED)
-    role = np.where((batch.kind == EventKind.DELEGATE) & (batch.instruction != NO_INSTRUCTION), _DELEGATE_EVENT, role)
-    role = np.where((batch.kind == EventKind.RUNTIME) & ended[batch.name], _END, role)
-    code = np.maximum(batch.instruction, 0).astype(np.int64) << 3 | role
-    telling = np.flatnonzero(role != _IGNORED)
-    edges = np.searchsorted(telling, batch.bounds)
-    column = code[telling]
+    roles = np.full((len(batch.names) or 1, len(EventKind) + 1), _IGNORED, np.int64)
+    roles[:, EventKind.DELEGATE] = _DELEGATE_EVENT
+    for number, name in enumerate(batch.names):
+        if isinstance(name, str):
+            roles[number, EventKind.CALL] = meaning.get(name, _IGNORED)
+            roles[number, EventKind.RUNTIME] = _END if name == _ENDED else _IGNORED
+    role = roles[batch.name, batch.kind]
+    role[(batch.kind == EventKind.DELEGATE) & (batch.instruction == NO_INSTRUCTION)] = _IGNORED
+    telling = role.nonzero()[0]  # _IGNORED is 0
+    column = np.maximum(batch.instruction[telling], 0).astype(np.int64) << 3 | role[telling]
+    signatures = column.tobytes()
+    edges = (np.searchsorted(telling, batch.bounds) * column.itemsize).tolist()
     for first, last in pairwise(edges):
-        yield column[first:last].tobytes()
+        yield signatures[first:last]
 
 
 def _calls(signature: bytes) -> Calls:

@@ -179,6 +179,8 @@ class Decoders:
 
     def _with_stable_types(self, content: Content) -> Content:
         """A key keeps its fixed type, else the one it first had, whatever delegate it is of: back ends index it by one type."""
+        if all(self._types.get(key) is type(value) for key, value in content.pairs):
+            return content
         pairs, faults = [], [content.error] if content.error else []
         for key, value in content.pairs:
             if key not in self._types and len(self._types) < _MAX_KEYS_REMEMBERED:
@@ -193,8 +195,8 @@ class Decoders:
 
 
 def _size(content: Content) -> int:
-    texts = [*content.values, content.raw, content.error, *(text for pair in content.pairs for text in map(str, pair))]
-    return _OBJECTS_BYTES + 2 * sum(map(len, texts))
+    texts = sum(len(key) + len(str(value)) for key, value in content.pairs) + sum(map(len, content.values))
+    return _OBJECTS_BYTES + 2 * (texts + len(content.raw) + len(content.error))
 
 
 _WORDS: dict[type[Scalar], str] = {str: "text", int: "an integer", float: "a number", bool: "a truth value"}

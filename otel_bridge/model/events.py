@@ -13,6 +13,7 @@ Invariants
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,10 +76,10 @@ class Part:
     first_event: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # frozen, it would take six times as long to make, and a request has many
 class Block:
     """
-    One event block: a load, an inference, or a named stretch.
+    One event block: a load, an inference, or a named stretch. Never changed once it is made.
 
     stream      index into `EventBatch.streams`
     position    ordinal of the block in the stream; with the stream it names the trace
@@ -96,6 +97,21 @@ class Block:
     attributes: Attributes = ()
     run_index: int | None = None
     part: Part | None = None
+
+    def at(self, position: int, stream: int = 0) -> "Block":
+        """The same block at another position of its stream, or in another stream. Ten times as fast as `replace`."""
+        return Block(
+            self.kind,
+            self.name,
+            position,
+            stream,
+            self.method,
+            self.context,
+            self.error,
+            self.attributes,
+            self.run_index,
+            self.part,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,34 +175,51 @@ def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
     streams: list[Stream] = []
     blocks: list[Block] = []
     names: dict[Identifier, int] = {}
+    numbers: dict[tuple[Identifier, ...], NDArray[np.uint32] | None] = {}  # None: as they are
     payloads: list[bytes] = [b""]
-    bounds, name, metadata = [np.zeros(1, np.int64)], [], []
-    rows = 0
+    name, metadata = [], []
     for batch in batches:
-        bounds.append(batch.bounds[1:] + rows)
-        rows += len(batch)
-        name.append(np.array([names.setdefault(each, len(names)) for each in batch.names], np.uint32)[batch.name])
-        metadata.append(np.where(batch.metadata > 0, batch.metadata + np.uint32(len(payloads) - 1), np.uint32(0)))
-        blocks += [replace(block, stream=block.stream + len(streams)) for block in batch.blocks]
+        if batch.names not in numbers:  # devices of one build send equal tables
+            of_batch = [names.setdefault(each, len(names)) for each in batch.names]
+            numbers[batch.names] = None if of_batch == list(range(len(of_batch))) else np.array(of_batch, np.uint32)
+        number = numbers[batch.names]
+        name.append(batch.name if number is None else number[batch.name])
+        metadata.append(_counted_from(len(payloads) - 1, batch))
+        first = len(streams)
+        blocks += [block.at(block.position, first + block.stream) for block in batch.blocks]
         streams += batch.streams
         payloads += batch.payloads[1:]
+    rows = np.array([0, *map(len, batches)], np.int64).cumsum()
+    ends = np.concatenate([batch.bounds[1:] for batch in batches])
+    ends += np.repeat(rows[:-1], [len(batch.blocks) for batch in batches])
     split = any(batch.occurrence is not None for batch in batches)
+
+    def joined(column: str) -> NDArray[Any]:
+        return np.concatenate([getattr(batch, column) for batch in batches])
+
     return EventBatch(
         streams=tuple(streams),
         blocks=tuple(blocks),
         names=tuple(names),
         payloads=tuple(payloads),
-        bounds=np.concatenate(bounds),
-        kind=np.concatenate([batch.kind for batch in batches]),
-        instruction=np.concatenate([batch.instruction for batch in batches]),
-        chain=np.concatenate([batch.chain for batch in batches]),
+        bounds=np.concatenate((rows[:1], ends)),
+        kind=joined("kind"),
+        instruction=joined("instruction"),
+        chain=joined("chain"),
         name=np.concatenate(name),
-        start=np.concatenate([batch.start for batch in batches]),
-        duration=np.concatenate([batch.duration for batch in batches]),
-        clock=np.concatenate([batch.clock for batch in batches]),
+        start=joined("start"),
+        duration=joined("duration"),
+        clock=joined("clock"),
         metadata=np.concatenate(metadata),
         occurrence=np.concatenate([_counted(batch) for batch in batches]) if split else None,
     )
+
+
+def _counted_from(first: int, batch: EventBatch) -> NDArray[np.uint32]:
+    """The column `metadata` where the payloads of a batch stand behind `first` others."""
+    if not first or len(batch.payloads) == 1:
+        return batch.metadata
+    return np.where(batch.metadata > 0, batch.metadata + np.uint32(first), np.uint32(0))
 
 
 def divide(batch: EventBatch, max_events: int) -> list[EventBatch]:

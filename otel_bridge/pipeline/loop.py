@@ -3,6 +3,7 @@ From the spool to the back end, for as long as the bridge runs.
 
 Invariants
 * Each event that leaves the spool ends once: emitted, or dropped with a reason. `Ledger` is told how.
+* What is on its way when the time to stop is up stays in a durable spool, for the next start; else it is dropped.
 * A batch that cannot be processed costs itself: its neighbours are processed one by one.
 * Resolving runs in a thread, so the event loop goes on taking requests.
 """
@@ -82,21 +83,29 @@ class Pipeline:
         while read := await self._spool.read(BATCH_EVENTS, self._linger_s):
             records: Sequence[Record] = read
             account = _Account(self._ledger, _events(read))
-            taken: Taken = {}  # a request that takes several passes is one to the limits of traces
             try:
                 records = await self._sift(read)
                 account.left = _events(records)
-                whole = [await _settled(record.batch) for record in records]
-                for batches in _passes(whole):
-                    for payload in await self._resolve(batches, account, taken):
-                        await self._deliver(payload, account)
+                await self._process(records, account)
             except asyncio.CancelledError:
+                if self._spool.is_durable:
+                    raise
                 if account.left:
                     _log.error("%d events were on their way when the time to stop was up, and are dropped", account.left)
                     account.dropped(account.left, "shutdown")
-                raise
-            finally:
                 await self._spool.done(records)
+                raise
+            except Exception:  # noqa: BLE001 - a durable spool would give the same records again, and again
+                _log.exception("%d events cannot be processed and are dropped", account.left)
+                account.dropped(account.left, "internal")
+            await self._spool.done(records)
+
+    async def _process(self, records: Sequence[Record], account: "_Account") -> None:
+        taken: Taken = {}  # a request that takes several passes is one to the limits of traces
+        whole = [await _settled(record.batch) for record in records]
+        for batches in _passes(whole):
+            for payload in await self._resolve(batches, account, taken):
+                await self._deliver(payload, account)
 
     async def _resolve(self, batches: list[EventBatch], account: "_Account", taken: Taken) -> list[Payload]:
         try:
@@ -135,12 +144,15 @@ class Pipeline:
             _log.exception("the exporter failed; %d events are dropped", payload.events)
             account.dropped(payload.events, "internal", payload.spans)
             return
-        refused_spans = min(sent.rejected_spans, payload.spans)
-        refused = min(refused_spans, payload.events)  # which spans were refused is not told; nearly all are events
-        if refused_spans:
-            _log.warning("the back end refused %d of %d spans: %s", refused_spans, payload.spans, sent.message)
-            account.dropped(refused, "partial_success", refused_spans)
-        account.emitted(payload.events - refused, payload.spans - refused_spans)
+        events, spans = payload.events, payload.spans
+        if sent.rejected_spans:
+            _log.warning("the back end refused %d of %d spans: %s", sent.rejected_spans, spans, sent.message)
+        for reason, rejected in sent.by_reason():
+            refused_spans = min(rejected, spans)
+            refused = min(refused_spans, events)  # which spans were refused is not told; nearly all are events
+            account.dropped(refused, reason, refused_spans)
+            events, spans = events - refused, spans - refused_spans
+        account.emitted(events, spans)
 
 
 class _Account:
@@ -171,11 +183,13 @@ async def _settled(batch: EventBatch) -> EventBatch:
 def _passes(batches: list[EventBatch]) -> Iterator[list[EventBatch]]:
     """Batches in groups of about `BATCH_EVENTS`; a larger one is divided, so that a pass has a bound whatever was sent."""
     group: list[EventBatch] = []
+    events = 0
     for batch in batches:
         for piece in divide(batch, BATCH_EVENTS):
-            if group and sum(map(len, group)) + len(piece) > BATCH_EVENTS:
+            if group and events + len(piece) > BATCH_EVENTS:
                 yield group
-                group = []
+                group, events = [], 0
             group.append(piece)
+            events += len(piece)
     if group:
         yield group

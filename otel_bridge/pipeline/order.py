@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 from otel_bridge.mapping.resolve import Attribution
 from otel_bridge.mapping.xnnpack_order import Node, Orders, Plan, plan_of
 from otel_bridge.model.events import EventBatch, EventKind
-from otel_bridge.spans.tails import distinct
+from otel_bridge.spans.distinct import distinct
 from otel_bridge.spans.tree import NOWHERE, Tree
+
+_DELEGATE = EventKind.DELEGATE.value
+"""A plain int: a member of an IntEnum takes longer to reach, and to compare with."""
 
 
 def derive(batch: EventBatch, tree: Tree, attributions: Sequence[Attribution], orders: Orders) -> NDArray[np.int64]:
@@ -30,7 +33,7 @@ def derive(batch: EventBatch, tree: Tree, attributions: Sequence[Attribution], o
     calls, call_of_block = _known_calls(batch, attributions)
     if not calls:
         return derived
-    inside = (batch.kind == EventKind.DELEGATE) & (tree.parent != NOWHERE) & (batch.chain == 0)
+    inside = (batch.kind == _DELEGATE) & (tree.parent != NOWHERE) & (batch.chain == 0)
     rows = np.flatnonzero(inside & (call_of_block >= 0)[tree.block])
     key = call_of_block[tree.block[rows]] << 32 | batch.instruction[rows]
     known = np.isin(key, np.array(list(calls), np.int64))

@@ -4,8 +4,8 @@ Events whose mapping is not there yet.
 Invariants
 * A record is parked only if its sender named a build or an alias that has no mapping; without any model it goes on at once.
 * An alias that gets its first mapping binds the records that wait for it, once and for all.
-* A record is parked at most once. When its time is up, when a bound is met, or when the bridge stops, it goes on as
-  `no_mapping`, and is counted.
+* A record is parked at most once. When its time is up, when a bound is met, or when the bridge stops with a spool in memory, it
+  goes on as `no_mapping`, and is counted.
 * An upload is never missed, also of another process: whatever was parked before the registry changed is looked at again after
   it has.
 * A build and an alias of the same text are two things. What can never be an alias is not waited for.
@@ -19,7 +19,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from otel_bridge.errors import MalformedMapping, Unavailable
@@ -87,7 +87,10 @@ class Parking:
         self._ledger = ledger
         self._policy = policy
         self._now_ns = now_ns
-        self._missing: OrderedDict[Awaited, Missing] = OrderedDict()
+        now = now_ns()
+        self._missing = OrderedDict(
+            (awaited, Missing(awaited, now, now)) for awaited in spool.awaited()
+        )  # from a former process
         self._devices = 0
         self._changed = asyncio.Event()
         self._seen = -1
@@ -120,6 +123,8 @@ class Parking:
             self._changed.clear()
             try:
                 await self.review()
+            except Unavailable as error:
+                _log.warning("what waits for its mapping is looked at again later: %s", error)
             except Exception:  # noqa: BLE001 - nothing would go on any more
                 _log.exception("what waits for its mapping could not be looked at; it is tried again")
 
@@ -139,7 +144,7 @@ class Parking:
             self._ledger.unparked(expired, "age")
 
     def stop(self) -> None:
-        """Close the spool: what still waits goes on without its mapping."""
+        """Close the spool: what could not wait any longer goes on without its mapping."""
         released = self._spool.close()
         if released:
             self._ledger.unparked(released, "closed")
@@ -188,17 +193,17 @@ class Parking:
         if stream.build is None and stream.model.name:
             build = self._registry.build_of(stream.tenant, stream.model.name, stream.model.version)
             if build is None:
-                return record, _alias(stream.model.name, stream.model.version)
-            stream = replace(stream, build=build)
-            record = replace(record, batch=replace(record.batch, streams=(stream,)))
+                return record, _alias(stream)
+            record = record.bind(build)
+            (stream,) = record.batch.streams
         if stream.build is None or self._mappings.get(stream.tenant, stream.build) is not None:
             return record, None
-        return record, Awaited(stream.build)
+        return record, Awaited(stream.build, tenant=stream.tenant)
 
     def _build_of(self, awaited: Awaited) -> str | None:
         if awaited.name:
-            return self._registry.build_of("", awaited.name, awaited.version)
-        return awaited.build if self._mappings.get("", awaited.build) is not None else None
+            return self._registry.build_of(awaited.tenant, awaited.name, awaited.version)
+        return awaited.build if self._mappings.get(awaited.tenant, awaited.build) is not None else None
 
     def _note(self, record: Record, awaited: Awaited) -> None:
         now = self._now_ns()
@@ -217,13 +222,14 @@ class Parking:
         self._devices -= len(entry.streams) if entry is not None else 0
 
 
-def _alias(name: str, version: str) -> Awaited | None:
-    """The alias, if a mapping can ever get it."""
+def _alias(stream: Stream) -> Awaited | None:
+    """The alias that the sender gave, if a mapping can ever get it."""
+    name, version = stream.model.name or "", stream.model.version
     try:
         check_alias(name, version, required=True)
     except MalformedMapping:
         return None
-    return Awaited(name=name, version=version)
+    return Awaited(name=name, version=version, tenant=stream.tenant)
 
 
 def _short(stream: Stream) -> bytes:

@@ -17,30 +17,30 @@ from numpy.typing import NDArray
 
 from otel_bridge.clock.converters import Converters
 from otel_bridge.mapping.cache import CompiledMappings
-from otel_bridge.mapping.compiled import CompiledMapping
+from otel_bridge.mapping.compiled import CompiledMapping, CompiledMethod
 from otel_bridge.mapping.method import attribute
 from otel_bridge.mapping.resolve import Attribution, resolve
 from otel_bridge.mapping.xnnpack_order import Orders
-from otel_bridge.metadata.decoder import Content, Scalar
 from otel_bridge.metadata.table import Decoders
-from otel_bridge.model.events import EventBatch, EventKind
+from otel_bridge.model.events import Block, EventBatch, EventKind
 from otel_bridge.model.resolution import Status
 from otel_bridge.pipeline.order import derive
+from otel_bridge.pipeline.shown import Shown
 from otel_bridge.pipeline.times import time_events
-from otel_bridge.spans import attributes as at
 from otel_bridge.spans.compile import Template, Templates
 from otel_bridge.spans.counters import Counters, gather
 from otel_bridge.spans.describe import Face, describe, describe_root
-from otel_bridge.spans.encode import span_attributes
+from otel_bridge.spans.distinct import distinct
 from otel_bridge.spans.ids import trace_ids
-from otel_bridge.spans.inference import Inference, inference_of, is_shared
+from otel_bridge.spans.inference import Inference, inference_of, is_shared, said_by
 from otel_bridge.spans.place import Timeline
 from otel_bridge.spans.scene import Decoded, Scene, resource_of
-from otel_bridge.spans.tails import distinct
 from otel_bridge.spans.tree import Tree, grow
 
 _ORDERED_EVENTS = 1 << 18
 """Of the sequences whose alignment is kept: some thousand models' worth."""
+_SHOWN_BYTES = 16 << 20
+"""Of decoded metadata that is kept as attributes."""
 
 
 @dataclass(slots=True)
@@ -84,6 +84,7 @@ class Stages:
         self._converters = converters or Converters()
         self._decoders = decoders
         self._templates = Templates(template_bytes)
+        self._shown = Shown(_SHOWN_BYTES)
         self._orders = Orders(_ORDERED_EVENTS)
         self._lock = threading.Lock()
 
@@ -127,14 +128,13 @@ class Stages:
         batch = work.batch
         work.mappings = [self._mappings.get(stream.tenant, stream.build) for stream in batch.streams]
         of_block = [work.mappings[block.stream] for block in batch.blocks]
+        known: dict[tuple[int, int, str | None], Attribution] = {}
         for block, mapping, method in zip(batch.blocks, of_block, attribute(batch, of_block), strict=True):
-            if mapping is None:
-                work.attributions.append(Attribution(method_name=block.method))
-            else:
-                only = next(iter(mapping.methods.values())) if method is None and len(mapping.methods) == 1 else None
-                delegates = frozenset(only.delegates) if only is not None else None
-                name = method.name if method else None
-                work.attributions.append(Attribution(mapping.digest, method, delegates, name, mapping.only_backend))
+            key = (id(mapping), id(method), block.method)
+            found = known.get(key)
+            if found is None:
+                found = known[key] = _attribution(block, mapping, method)
+            work.attributions.append(found)
 
     def _grow(self, work: Work) -> None:
         work.tree = grow(work.batch)
@@ -143,21 +143,15 @@ class Stages:
         batch, tree = work.batch, work.tree
         work.derived = derive(batch, tree, work.attributions, self._orders)
         numbers: dict[tuple[str | None, str | None], int] = {}
-        meaning = np.array(
-            [numbers.setdefault((each.digest, each.method_name), len(numbers)) for each in work.attributions], np.int64
-        )
-        first, work.template = distinct(
-            [
-                meaning[tree.block],
-                batch.kind.astype(np.int64),
-                batch.instruction.astype(np.int64) + 1,
-                batch.chain.astype(np.int64),
-                batch.name.astype(np.int64),
-                tree.kernel + 1,
-                work.derived,
-            ]
-        )
-        work.templates = [self._template(work, row) for row in first.tolist()]
+        distinct_ones = {id(each): each for each in work.attributions}
+        number_of = {
+            key: numbers.setdefault((each.digest, each.method_name), len(numbers)) for key, each in distinct_ones.items()
+        }
+        meaning = np.array(list(map(number_of.__getitem__, map(id, work.attributions))), np.int64)
+        said = (batch.name, batch.instruction.astype(np.int64) + 1, batch.kind, batch.chain, tree.kernel + 1, work.derived)
+        first, work.template = distinct([meaning[tree.block], *said] if len(numbers) > 1 else said)
+        columns = (tree.block, batch.kind, batch.name, batch.instruction, batch.chain, tree.kernel, work.derived)
+        work.templates = [self._template(work, row) for row in zip(*(each[first].tolist() for each in columns), strict=True)]
 
     def _place(self, work: Work) -> None:
         work.tree, work.timeline, work.moved_ns = time_events(
@@ -171,34 +165,36 @@ class Stages:
         batch = work.batch
         numbers: dict[tuple[object, ...], int] = {}
         chosen: list[int] = []
+        said = [
+            (stream.model.name, said_by(stream, moved_ns))
+            for stream, moved_ns in zip(batch.streams, work.moved_ns, strict=True)
+        ]  # fmt: skip
         for block, attribution, failed in zip(batch.blocks, work.attributions, work.tree.failed.tolist(), strict=True):
             method = attribution.method_name
-            key = (block.stream, block.kind, block.name, method, block.error, failed) if is_shared(block) else (len(chosen),)
+            model, clock = said[block.stream]
+            key = (model, clock, block.kind, block.name, method, block.error, failed) if is_shared(block) else (len(chosen),)
             number = numbers.get(key)
             if number is None:
                 number = numbers[key] = len(work.inferences)
-                stream = batch.streams[block.stream]
-                named = (block.kind, block.name, stream.model.name, method)
+                named = (block.kind, block.name, model, method)
                 root = self._templates.get(named, partial(describe_root, *named))
-                moved_ns = work.moved_ns[block.stream]
-                work.inferences.append(inference_of(stream, block, root, method, failed=failed, moved_ns=moved_ns))
+                work.inferences.append(inference_of(block, root, method, clock, failed=failed))
             chosen.append(number)
         work.inference = np.array(chosen, np.int64)
 
-    def _template(self, work: Work, row: int) -> Template:
-        batch = work.batch
-        attribution = work.attributions[work.tree.block[row]]
-        kind, name = EventKind(int(batch.kind[row])), batch.names[batch.name[row]]
-        instruction, chain = int(batch.instruction[row]), int(batch.chain[row])
-        kernel_name = int(work.tree.kernel[row])
-        kernel = str(batch.names[kernel_name]) if kernel_name >= 0 else None
-        derived = int(work.derived[row])
+    def _template(self, work: Work, row: tuple[int, ...]) -> Template:
+        """The template of rows with these values in the columns that `_resolve` tells apart."""
+        block, kind, name_number, instruction, chain, kernel_number, derived = row
+        names, attribution = work.batch.names, work.attributions[block]
+        name = names[name_number]
+        kernel = str(names[kernel_number]) if kernel_number >= 0 else None
 
         def face() -> Face:
-            resolution = resolve(attribution, kind, instruction, name, derived)
+            is_kind = EventKind(kind)
+            resolution = resolve(attribution, is_kind, instruction, name, derived)
             method = attribution.method_name
             return describe(
-                kind, name, resolution, method=method, instruction=instruction, chain=chain, kernel=kernel
+                is_kind, name, resolution, method=method, instruction=instruction, chain=chain, kernel=kernel
             )  # fmt: skip
 
         key = (attribution.digest, attribution.method_name, kind, name, instruction, chain, kernel, derived)
@@ -218,25 +214,15 @@ class Stages:
             mapping = work.mappings[batch.blocks[work.tree.block[row]].stream]
             declared = mapping.formats.get(delegate or "", b"") if mapping is not None else b""
             content = self._decoders.decode(delegate, batch.payloads[batch.metadata[row]], declared)
-            taken = {key for key, _ in face.attributes}  # an identifier may say what metadata say (Vulkan)
-            attributes = tuple((key, value) for key, value in attributes_of(content) if key not in taken)
-            work.metadata.append(Decoded(attributes, span_attributes(attributes), at.count_cuts(attributes)))
+            work.metadata.append(self._shown.of(content, face))
 
 
-def attributes_of(content: Content) -> tuple[tuple[str, at.Value], ...]:
-    """Decoded metadata as span attributes."""
-    said: list[tuple[str, at.Value]] = [(at.METADATA_PREFIX + key, _cut(value)) for key, value in content.pairs]
-    if content.values:
-        said.append((at.METADATA_VALUES, tuple(at.cut(value) for value in content.values)))
-    if content.raw:
-        said.append((at.METADATA_RAW, content.raw))
-    if content.error:
-        said.append((at.METADATA_ERROR, at.cut(content.error)))
-    return tuple(said)
-
-
-def _cut(value: Scalar) -> Scalar:
-    return at.cut(value) if isinstance(value, str) else value
+def _attribution(block: Block, mapping: CompiledMapping | None, method: CompiledMethod | None) -> Attribution:
+    if mapping is None:
+        return Attribution(method_name=block.method)
+    only = next(iter(mapping.methods.values())) if method is None and len(mapping.methods) == 1 else None
+    delegates = frozenset(only.delegates) if only is not None else None
+    return Attribution(mapping.digest, method, delegates, method.name if method else None, mapping.only_backend)
 
 
 def count_by_status(scene: Scene) -> dict[tuple[Status, str], int]:

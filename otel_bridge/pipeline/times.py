@@ -19,7 +19,7 @@ from otel_bridge.clock.timings import apply_timings
 from otel_bridge.model.events import EventBatch
 from otel_bridge.spans.compile import Template, Templates
 from otel_bridge.spans.describe import requalify
-from otel_bridge.spans.place import Timeline, axis_of, code_of, place
+from otel_bridge.spans.place import CODES, Timeline, axis_of, place
 from otel_bridge.spans.tree import Tree, nest
 
 
@@ -39,7 +39,7 @@ def time_events(
     """
 
     def qualities() -> NDArray[np.int64]:
-        return np.array([code_of(each.face.quality) for each in templates] or [0], np.int64)[template]
+        return np.array([CODES[each.face.timing.quality] for each in templates] or [0], np.int64)[template]
 
     def requalify_rows(chosen: NDArray[np.bool_], quality: TimeQuality) -> None:
         rows = np.flatnonzero(chosen)
@@ -54,7 +54,7 @@ def time_events(
     if failed.any():
         requalify_rows(failed, TimeQuality.UNKNOWN)
     if done.any():
-        requalify_rows(done & (qualities() == code_of(TimeQuality.UNKNOWN)), TimeQuality.FOREIGN_CLOCK)
+        requalify_rows(done & (qualities() == CODES[TimeQuality.UNKNOWN]), TimeQuality.FOREIGN_CLOCK)
     times = apply_timings(batch, times, [each.face.timing for each in templates], template, done)
     quality = qualities()
     timeline = place(batch, tree, times, quality)

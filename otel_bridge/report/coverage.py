@@ -16,8 +16,8 @@ import numpy as np
 from otel_bridge.model.events import NO_INSTRUCTION, EventKind, Identifier
 from otel_bridge.model.resolution import Status
 from otel_bridge.report.shares import add_up
+from otel_bridge.spans.distinct import distinct
 from otel_bridge.spans.scene import Scene
-from otel_bridge.spans.tails import distinct
 
 COVERED = frozenset({Status.EXACT, Status.DERIVED, Status.DELEGATE})
 EXACT = COVERED - {Status.DELEGATE}

@@ -19,9 +19,9 @@ from otel_bridge.backends.backend import TimeQuality
 from otel_bridge.clock.convert import duration_ns
 from otel_bridge.model.events import NO_INSTRUCTION, BlockKind, EventKind, Identifier
 from otel_bridge.model.resolution import Resolution
+from otel_bridge.spans.distinct import distinct
 from otel_bridge.spans.place import UNKNOWN_NS
 from otel_bridge.spans.scene import Scene
-from otel_bridge.spans.tails import distinct
 from otel_bridge.spans.tree import NOWHERE
 
 

@@ -17,8 +17,8 @@ from otel_bridge.model.events import EventKind
 from otel_bridge.report.budget import Budget, share_out
 from otel_bridge.report.keys import FRAMEWORK, By, Piece, shares_of
 from otel_bridge.report.shares import apportion
+from otel_bridge.spans.distinct import distinct
 from otel_bridge.spans.scene import Scene
-from otel_bridge.spans.tails import distinct
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.spans import encode, ids
+from otel_bridge.spans.distinct import distinct
 from otel_bridge.spans.rows import Columns, prototype, write_rows
 from otel_bridge.spans.scene import Scene
 from otel_bridge.spans.tails import root_tails_of, tails_of
@@ -36,7 +37,8 @@ class _Rows:
 
     offsets   int64[n + 1]   where each row begins
     stream    int64[n]       stream of each row
-    events    int64[n]       events of the batch that it shows: itself and counters it bears; 0: a root of the bridge's making
+    events    int64[n + 1]   events of the batch that the rows before show: themselves and counters they bear; a root of the
+                             bridge's making shows none
     """
 
     data: memoryview
@@ -54,11 +56,10 @@ def assemble(scene: Scene, limit_bytes: int) -> list[Payload]:
     if not len(scene.batch):
         return []
     rows = _rows(scene)
-    sealing = _Sealing(limit_bytes)
+    sealing = _Sealing(rows, limit_bytes)
     edges = [*np.flatnonzero(np.diff(rows.stream, prepend=-1)).tolist(), len(rows.stream)]
-    for first, last in pairwise(edges):
-        resource = scene.resources[rows.stream[first]]
-        sealing.add(encode.resource_head(resource), rows, first, last)
+    for (first, last), stream in zip(pairwise(edges), rows.stream[edges[:-1]].tolist(), strict=True):
+        sealing.add(encode.RESOURCE_HEADS.head(scene.resources[stream]), first, last)
     return sealing.finish()
 
 
@@ -76,19 +77,31 @@ def _rows(scene: Scene) -> _Rows:
     root_tails, root_tail = root_tails_of(scene, roots, root_row)
     tail = np.concatenate((tail, np.zeros(len(made), np.int64)))
     tail[root_row] = root_tail + len(tails)
-    block = np.concatenate((tree.block, made))
+    block = np.concatenate((tree.block, made)) if len(made) else tree.block
     stream = np.array([b.stream for b in batch.blocks], np.int64)[block]
     columns = _columns(scene, block, made, is_root)
-    which = tail * 2 + columns.parented
-    order = np.argsort(stream, kind="stable") if len(made) else np.arange(n)
-    if scene.counters.attributes:
-        order = order[~np.concatenate((scene.counters.silent, np.zeros(len(made), np.bool_)))[order]]
     events = np.concatenate((1 + scene.counters.borne, np.zeros(len(made), np.int64)))
-    used, which = np.unique(which[order], return_inverse=True)
+    order = _order(scene, stream, made)
+    if order is not None:
+        tail, stream, events, columns = tail[order], stream[order], events[order], columns.take(order)
+    first, which = distinct([tail, columns.parented.astype(np.int64)])
     every = tails + root_tails
-    prototypes = [prototype(every[number >> 1], parented=bool(number & 1)) for number in used.tolist()]
-    data, offsets = write_rows(prototypes, which, columns.take(order))
-    return _Rows(data.data, offsets, stream[order], events[order])
+    prototypes = [
+        prototype(every[number], parented=parented)
+        for number, parented in zip(tail[first].tolist(), columns.parented[first].tolist(), strict=True)
+    ]
+    data, offsets = write_rows(prototypes, which, columns)
+    return _Rows(data.data, offsets, stream, np.concatenate(([0], np.cumsum(events))))
+
+
+def _order(scene: Scene, stream: NDArray[np.int64], made: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The rows that have spans, streams one after the other; None: all of them, as they are."""
+    silent = scene.counters.silent
+    if not len(made) and not silent.any():
+        return None
+    order = np.argsort(stream, kind="stable") if len(made) else np.arange(len(stream))
+    shown: NDArray[np.int64] = order[~np.concatenate((silent, np.zeros(len(made), np.bool_)))[order]]
+    return shown
 
 
 def _columns(scene: Scene, block: NDArray[np.int64], made: NDArray[np.int64], is_root: NDArray[np.bool_]) -> Columns:
@@ -96,16 +109,16 @@ def _columns(scene: Scene, block: NDArray[np.int64], made: NDArray[np.int64], is
     at_root = np.full(len(made), ids.ROOT_PLACE, np.uint64)
     place = np.concatenate((tree.place, at_root))
     place[is_root] = ids.ROOT_PLACE
-    derived = np.frombuffer(b"".join(scene.derived), np.uint8).reshape(-1, 16)
-    keys = derived.view(">u8").astype(np.uint64)[block]
+    derived = np.frombuffer(b"".join(scene.derived), "V16")
+    keys = derived.view(">u8").reshape(-1, 2).astype(np.uint64)[block]
     parent = ids.span_ids(np.concatenate((tree.parent_place, at_root)), keys)
     inference = scene.inference[block]
     of_app = np.array([int.from_bytes(each.parent, "big") for each in inferences], np.uint64)
     parent[is_root] = of_app[inference[is_root]]
     trace = derived[block]
-    foreign = np.array([bool(each.trace_id) for each in inferences], np.bool_)[inference]
-    if foreign.any():
-        traces = np.frombuffer(b"".join(each.trace_id or bytes(16) for each in inferences), np.uint8).reshape(-1, 16)
+    if any(each.trace_id for each in inferences):
+        foreign = np.array([bool(each.trace_id) for each in inferences], np.bool_)[inference]
+        traces = np.frombuffer(b"".join(each.trace_id or bytes(16) for each in inferences), "V16")
         trace[foreign] = traces[inference[foreign]]
     flags = np.array([(each.flags, each.root_flags) for each in inferences], np.uint32)
     return Columns(
@@ -122,30 +135,34 @@ def _columns(scene: Scene, block: NDArray[np.int64], made: NDArray[np.int64], is
 class _Sealing:
     """Packs rows into requests, each with the resource they belong to; streams of one resource share its place."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, rows: _Rows, limit_bytes: int) -> None:
+        self._rows = rows
         self._limit = limit_bytes
         self._sealed: list[Payload] = []
         self._resources: list[tuple[bytes, list[memoryview]]] = []
         self._bytes = self._spans = self._events = 0
 
-    def add(self, resource_head: bytes, rows: _Rows, first: int, last: int) -> None:
+    def add(self, resource_head: bytes, first: int, last: int) -> None:
         """Add the rows of one resource, over as many requests as they need."""
+        offsets = self._rows.offsets
         while first < last:
             known = bool(self._resources) and self._resources[-1][0] == resource_head
             room = self._limit - self._bytes - (0 if known else len(resource_head))
-            end = int(np.searchsorted(rows.offsets, rows.offsets[first] + room, "right")) - 1
-            if end <= first and self._spans:
-                self._close_request()
-                continue
-            end = min(max(end, first + 1), last)
+            begin, end = int(offsets[first]), last
+            if int(offsets[last]) - begin > room:
+                end = int(np.searchsorted(offsets, begin + room, "right")) - 1
+                if end <= first and self._spans:
+                    self._close_request()
+                    continue
+                end = min(max(end, first + 1), last)
             if not known:
                 self._resources.append((resource_head, []))
                 self._bytes += len(resource_head)
-            spans = rows.data[rows.offsets[first] : rows.offsets[end]]
+            spans = self._rows.data[begin : int(offsets[end])]
             self._resources[-1][1].append(spans)
             self._bytes += len(spans)
             self._spans += end - first
-            self._events += int(rows.events[first:end].sum())
+            self._events += int(self._rows.events[end]) - int(self._rows.events[first])
             first = end
 
     def finish(self) -> list[Payload]:

@@ -128,10 +128,10 @@ class Cut(str):
 
 def cut(text: str, limit: int = MAX_TEXT_BYTES) -> str:
     """The text within `limit` bytes of UTF-8, cut at a character."""
+    if text.isascii() and len(text) <= limit:
+        return text
     encoded = text.encode("utf-8", "backslashreplace")
-    if len(encoded) > limit:
-        return Cut(encoded[:limit].decode("utf-8", "ignore"))
-    return text if text.isascii() else encoded.decode("utf-8")
+    return Cut(encoded[:limit].decode("utf-8", "ignore")) if len(encoded) > limit else encoded.decode("utf-8")
 
 
 def count_cuts(attributes: Iterable[tuple[str, Value]]) -> int:

@@ -13,12 +13,15 @@ from otel_bridge.spans.tree import NOWHERE
 
 def count_cuts(scene: Scene) -> int:
     """The texts that were cut in all spans and resources of a scene."""
-    shown = ~scene.counters.silent
-    faced = shown.copy()
-    faced[scene.tree.root[scene.tree.root != NOWHERE]] = False  # a root shows its inference's face
     of_template = np.array([each.cuts for each in scene.templates] or [0], np.int64)
     of_metadata = np.array([*(each.cuts for each in scene.metadata), 0], np.int64)  # -1 is the 0 at the end
     of_inference = np.array([each.root.cuts + at.count_cuts(each.attributes) for each in scene.inferences] or [0], np.int64)
+    resources = sum(map(at.count_cuts, scene.resources))
+    if not (of_template.any() or of_metadata.any() or of_inference.any()):
+        return resources
+    shown = ~scene.counters.silent
+    faced = shown.copy()
+    faced[scene.tree.root[scene.tree.root != NOWHERE]] = False  # a root shows its inference's face
     spans = of_template[scene.template[faced]].sum() + of_metadata[scene.decoded[shown]].sum()
     spans += of_inference[scene.inference[scene.has_root_span]].sum()
-    return int(spans) + sum(map(at.count_cuts, scene.resources))
+    return int(spans) + resources

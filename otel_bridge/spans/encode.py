@@ -1,11 +1,14 @@
 """
-OTLP bytes, made from messages of `opentelemetry-proto` or spliced from such.
+OTLP bytes: made from messages of `opentelemetry-proto`, spliced from such, or, where many are wanted, equal to such.
 
 Protobuf messages concatenate: the bytes of two fragments of one `Span`, end to end, are the bytes of their union. That is
 what templates rest on (https://protobuf.dev/programming-guides/encoding, "Last One Wins").
 """
 
+import struct
 from collections.abc import Iterable
+from functools import lru_cache
+from operator import itemgetter
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
@@ -20,12 +23,20 @@ SCOPE = InstrumentationScope(name="otel_bridge", version=__version__)
 
 def varint(number: int) -> bytes:
     """A non-negative integer as a base-128 varint."""
+    return _SHORT[number] if number < len(_SHORT) else _long_varint(number)
+
+
+def _long_varint(number: int) -> bytes:
     encoded = bytearray()
     while number > 0x7F:  # noqa: PLR2004 - seven bits a byte
         encoded.append(number & 0x7F | 0x80)
         number >>= 7
     encoded.append(number)
     return bytes(encoded)
+
+
+_SHORT = tuple(_long_varint(number) for number in range(2048))
+_pack_double = struct.Struct("<d").pack
 
 
 def field(number: int, size: int) -> bytes:
@@ -44,8 +55,40 @@ def key_values(attributes: Iterable[tuple[str, Value]]) -> list[KeyValue]:
 
 
 def span_attributes(attributes: Iterable[tuple[str, Value]]) -> bytes:
-    """A fragment of a `Span` that holds only these attributes."""
-    return Span(attributes=key_values(attributes)).SerializeToString()
+    """A fragment of a `Span` that holds only these attributes: what protobuf makes of `key_values`, in a third of the time."""
+    encoded: list[bytes] = []
+    for key, value in attributes:
+        inside = _tagged_key(key) + _sized_value(value)
+        encoded += (_ATTRIBUTE, varint(len(inside)), inside)
+    return b"".join(encoded)
+
+
+_ATTRIBUTE = b"\x4a"
+"""The tag of `Span.attributes`."""
+
+
+@lru_cache(maxsize=4096)
+def _tagged_key(key: str) -> bytes:
+    """`KeyValue.key`, and the tag of `KeyValue.value` behind it; senders' keys have at most 256 bytes."""
+    text = _text(key).encode()
+    return (b"\x0a" + varint(len(text)) + text if text else b"") + b"\x12"
+
+
+def _sized_value(value: Value) -> bytes:
+    """An `AnyValue`, its size before it."""
+    if isinstance(value, str):
+        text = _text(value).encode()
+        encoded = b"\x0a" + varint(len(text)) + text
+    elif isinstance(value, bool):  # before int: a bool is one
+        encoded = b"\x10\x01" if value else b"\x10\x00"
+    elif isinstance(value, int):
+        encoded = b"\x18" + varint(value % 2**64)
+    elif isinstance(value, float):
+        encoded = b"\x21" + _pack_double(value)
+    else:
+        values = b"".join([b"\x0a" + _sized_value(item) for item in value])
+        encoded = b"\x2a" + varint(len(values)) + values
+    return varint(len(encoded)) + encoded
 
 
 def span_face(name: str, attributes: Iterable[tuple[str, Value]]) -> bytes:
@@ -54,10 +97,34 @@ def span_face(name: str, attributes: Iterable[tuple[str, Value]]) -> bytes:
     return Span(name=_text(name), kind=kind, attributes=key_values(attributes)).SerializeToString()
 
 
-def resource_head(attributes: Iterable[tuple[str, Value]]) -> bytes:
-    """The fragment of a `ResourceSpans` in front of its spans: resource and schema URL."""
-    return ResourceSpans(resource=Resource(attributes=key_values(attributes)), schema_url=SCHEMA_URL).SerializeToString()
+class ResourceHeads:
+    """
+    The fragments of `ResourceSpans` in front of their spans: resource and schema URL.
 
+    A device sends the same resource with every request, so those of moderate size are kept, of at most `_KEPT_HEADS`.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], bytes] = {}
+
+    def head(self, attributes: tuple[tuple[str, Value], ...]) -> bytes:
+        """The fragment of a resource with these attributes."""
+        key = (attributes, *map(type, map(itemgetter(1), attributes)))  # 1, 1.0 and True are equal, and are not the same
+        known = self._known.get(key)
+        if known is None:
+            known = ResourceSpans(
+                resource=Resource(attributes=key_values(attributes)), schema_url=SCHEMA_URL
+            ).SerializeToString()
+            if len(known) <= _KEPT_HEAD_BYTES:
+                if len(self._known) >= _KEPT_HEADS:
+                    self._known.clear()
+                self._known[key] = known
+        return known
+
+
+_KEPT_HEADS = 4096
+_KEPT_HEAD_BYTES = 2048
+RESOURCE_HEADS = ResourceHeads()
 
 SCOPE_HEAD = ScopeSpans(scope=SCOPE).SerializeToString()
 """The fragment of a `ScopeSpans` in front of its spans."""

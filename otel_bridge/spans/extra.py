@@ -15,7 +15,8 @@ from otel_bridge.spans.encode import span_attributes
 from otel_bridge.spans.place import UNKNOWN_NS
 from otel_bridge.spans.scene import Scene
 
-_INSTANT: tuple[tuple[str, at.Value], ...] = ((at.TIME_DURATION_NS, 0),)
+INSTANT: tuple[tuple[str, at.Value], ...] = ((at.TIME_DURATION_NS, 0),)
+"""Of an event without length that was not moved."""
 _MOST_DIGITS = 20
 """Of a number of 64 bits."""
 
@@ -33,7 +34,7 @@ def own_attributes(scene: Scene, row: int) -> tuple[tuple[str, at.Value], ...]:
 def extra_attributes(scene: Scene, row: int) -> tuple[tuple[str, at.Value], ...]:
     """The attributes that only this row has: decoded metadata excepted, which many rows share."""
     if not scene.timeline.moved[row]:
-        return _INSTANT if scene.timeline.length[row] == 0 else ()
+        return INSTANT if scene.timeline.length[row] == 0 else ()
     start, duration = int(scene.batch.start[row]), int(scene.batch.duration[row])
     ticks = ((at.TIME_START_TICKS, str(start)), (at.TIME_END_TICKS, str((start + duration) % 2**64)))
     true = int(scene.timeline.length[row])
@@ -47,6 +48,8 @@ def extra_attributes(scene: Scene, row: int) -> tuple[tuple[str, at.Value], ...]
 
 def moved_tails(scene: Scene, rows: NDArray[np.int64]) -> list[bytes]:
     """`extra_attributes` of rows that were moved, each as a fragment of a serialised `Span`, made a column at a time."""
+    if not len(rows):
+        return []
     batch, timeline = scene.batch, scene.timeline
     start = batch.start[rows]
     shown, true = timeline.end[rows] - timeline.start[rows], timeline.length[rows]

@@ -65,14 +65,15 @@ def _measure(scene: Scene) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     shown = ~scene.counters.silent
     made = scene.has_root_span & (scene.tree.root == NOWHERE)
     spans = np.bincount(scene.tree.block[shown], minlength=blocks) + made
-    size = np.zeros(blocks, np.int64)
-    np.add.at(size, scene.tree.block[shown], sizes_of(scene)[shown])
-    return spans, size
+    size = np.bincount(scene.tree.block[shown], sizes_of(scene)[shown], blocks)  # doubles hold such sums exactly
+    return spans, size.astype(np.int64)
 
 
 def _leave_full_traces(scene: Scene, spans: NDArray[np.int64], size: NDArray[np.int64], taken: Taken, limits: Limits) -> Scene:
     """The inferences that are beyond the limits of the app's trace as traces of their own."""
     in_app = np.array([bool(each.trace_id) for each in scene.inferences], np.bool_)
+    if not in_app.any():
+        return scene
     inferences, inference = list(scene.inferences), scene.inference.copy()
     for block in np.flatnonzero(in_app[scene.inference]).tolist():
         joined, said = scene.inference_at(block), scene.batch.blocks[block]

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from otel_bridge.spans.distinct import distinct
 from otel_bridge.spans.place import UNKNOWN_NS
 from otel_bridge.spans.scene import Scene
-from otel_bridge.spans.tails import distinct
 from otel_bridge.spans.tree import NOWHERE
 
 

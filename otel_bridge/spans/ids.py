@@ -34,6 +34,8 @@ _OCCURRENCE_MASK = np.uint64(2**23 - 1)
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
+_NONE = bytes(16)
+
 MAX_OCCURRENCES = 2**23
 """Completions of one instruction in one inference that have ids of their own."""
 
@@ -54,16 +56,15 @@ def trace_ids(streams: Sequence[Stream], blocks: Iterable[Block]) -> Iterator[by
         hashed = seed.copy()
         hashed.update((block.position % 2**64).to_bytes(8, "big"))
         digest = hashed.digest()
-        yield digest if any(digest) else b"\x01" * 16
+        yield digest if digest != _NONE else b"\x01" * 16
 
 
 def _seed(stream: Stream, part: int) -> hashlib.blake2b:
     request = stream.content or ((stream.sequence - part) % 2**64).to_bytes(8, "big")
-    hashed = hashlib.blake2b(digest_size=16, person=b"otel-bridge/1")
-    for piece in (stream.tenant.encode("utf-8", "surrogatepass"), stream.stream_id, request):
-        hashed.update(len(piece).to_bytes(4, "big") + piece)
-    hashed.update((8).to_bytes(4, "big"))  # the length of the position, which follows
-    return hashed
+    pieces = (stream.tenant.encode("utf-8", "surrogatepass"), stream.stream_id, request)
+    said = b"".join([part for piece in pieces for part in (len(piece).to_bytes(4, "big"), piece)])
+    said += (8).to_bytes(4, "big")  # the length of the position, which follows
+    return hashlib.blake2b(said, digest_size=16, person=b"otel-bridge/1")
 
 
 def place_by_row(row: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -88,7 +89,14 @@ def span_ids(places: NDArray[np.uint64], keys: NDArray[np.uint64]) -> NDArray[np
     but for the one place in 2^64 that would get 0.
     """
     mixed = places + keys[:, 0]
-    mixed = (mixed ^ (mixed >> _S30)) * _M1
-    mixed = (mixed ^ (mixed >> _S27)) * _M2
-    mixed = mixed ^ (mixed >> _S31) ^ keys[:, 1]
-    return np.where(mixed == 0, np.uint64(1), mixed)
+    shifted = mixed >> _S30
+    mixed ^= shifted
+    mixed *= _M1
+    np.right_shift(mixed, _S27, out=shifted)
+    mixed ^= shifted
+    mixed *= _M2
+    np.right_shift(mixed, _S31, out=shifted)
+    mixed ^= shifted
+    mixed ^= keys[:, 1]
+    mixed[mixed == 0] = 1
+    return mixed

@@ -76,16 +76,38 @@ def is_shared(block: Block) -> bool:
     return block.context is None and block.run_index is None and not block.attributes
 
 
-def inference_of(
-    stream: Stream, block: Block, root: Template, method: str | None, *, failed: bool, moved_ns: int = 0
-) -> Inference:
+Said = tuple[tuple[str, at.Value], ...]
+
+
+def said_by(stream: Stream, moved_ns: int) -> Said:
     """
-    What the spans of a block share; `moved_ns` is what was added to its times so that they do not lie in the future.
+    What all roots of a stream say of its clock; `moved_ns` is what was added to its times so that they are not in the future.
+
+    Equal for most streams, whose inferences are then said alike.
+    """
+    source = ClockSource.ANCHOR if stream.clocks[0].anchor is not None else stream.ended_source
+    fault = stream.clock_fault
+    if moved_ns:
+        source, fault = ClockSource.RECEIPT, ClockFault.FUTURE
+    said: list[tuple[str, at.Value]] = []
+    correction_ns = max(stream.correction_ns + moved_ns, -LATEST_NS)  # two absurd words may add up to more than int64
+    if correction_ns:
+        said.append((at.CLOCK_CORRECTION_NS, correction_ns))
+    if source is not ClockSource.ANCHOR:
+        said.append((at.CLOCK_SOURCE, source.value))
+    if fault is not None:
+        said.append((at.CLOCK_FAULT, fault.value))
+    return tuple(said)
+
+
+def inference_of(block: Block, root: Template, method: str | None, clock: Said = (), *, failed: bool) -> Inference:
+    """
+    What the spans of a block share; `clock` is what its stream says (`said_by`).
 
     An app's context that is sampled makes the inference a part of the app's trace; one that is not leaves it a trace of its
     own, with a link, so that the app's decision not to record costs no orphans (W3C Trace Context, "sampled").
     """
-    attributes = _root_attributes(stream, block, moved_ns)
+    attributes = _root_attributes(block, clock)
     error = _error(block.error, failed=failed and block.kind is BlockKind.EXECUTE)
     context = block.context
     if context is None:
@@ -111,23 +133,13 @@ def apart(joined: Inference) -> Inference:
     return replace(joined, trace_id=b"", parent=b"", flags=_OWN_FLAGS, root_flags=_OWN_FLAGS, state="", link=link)
 
 
-def _root_attributes(stream: Stream, block: Block, moved_ns: int) -> tuple[tuple[str, at.Value], ...]:
+def _root_attributes(block: Block, clock: Said) -> Said:
     said: list[tuple[str, at.Value]] = []
     if block.error:
         said.append((at.ERROR_CODE, block.error))
     if block.run_index is not None:
         said.append((at.RUN_INDEX, block.run_index))
-    source = ClockSource.ANCHOR if stream.clocks[0].anchor is not None else stream.ended_source
-    fault = stream.clock_fault
-    if moved_ns:
-        source, fault = ClockSource.RECEIPT, ClockFault.FUTURE
-    correction_ns = max(stream.correction_ns + moved_ns, -LATEST_NS)  # two absurd words may add up to more than int64
-    if correction_ns:
-        said.append((at.CLOCK_CORRECTION_NS, correction_ns))
-    if source is not ClockSource.ANCHOR:
-        said.append((at.CLOCK_SOURCE, source.value))
-    if fault is not None:
-        said.append((at.CLOCK_FAULT, fault.value))
+    said += clock
     said += ((key, at.cut(value) if isinstance(value, str) else value) for key, value in block.attributes)
     return tuple(said)
 

@@ -34,9 +34,13 @@ from otel_bridge.spans.tree import NOWHERE, Tree
 UNKNOWN_NS = -1
 """Instead of a length: a tick of that clock is no length that is known."""
 
+_DELEGATE = EventKind.DELEGATE.value
+"""A plain int: a member of an IntEnum takes longer to reach, and to compare with."""
 _BACKWARDS = np.uint64(2**63)
-_CODES = {quality: code for code, quality in enumerate(TimeQuality)}
-_REAL_STARTS = [_CODES[quality] for quality in (TimeQuality.MEASURED, TimeQuality.FOREIGN_CLOCK)]
+CODES = {quality: code for code, quality in enumerate(TimeQuality)}
+"""The numbers that stand for qualities in a column."""
+_UNKNOWN, _DURATION_ONLY = CODES[TimeQuality.UNKNOWN], CODES[TimeQuality.DURATION_ONLY]
+_HAS_REAL_STARTS = np.array([quality in (TimeQuality.MEASURED, TimeQuality.FOREIGN_CLOCK) for quality in TimeQuality], np.bool_)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,29 +62,24 @@ class Timeline:
     length: NDArray[np.int64]
 
 
-def code_of(quality: TimeQuality) -> int:
-    """The number that stands for a quality in a column."""
-    return _CODES[quality]
-
-
 def axis_of(batch: EventBatch, quality: NDArray[np.int64]) -> NDArray[np.int64]:
     """
     int64[n]: equal for rows whose times may be compared, -1 where starts are not real; by clock and quality.
 
-    `quality` is int64[n] (`code_of`). For `spans/tree.py`, which nests by it.
+    `quality` is int64[n] (`CODES`). For `spans/tree.py`, which nests by it.
     """
-    real = (batch.kind == EventKind.DELEGATE) & np.isin(quality, _REAL_STARTS)
-    return np.where(real, batch.clock * len(_CODES) + quality, -1)
+    real = _HAS_REAL_STARTS[quality] & (batch.kind == _DELEGATE)
+    return np.where(real, batch.clock * len(CODES) + quality, -1)
 
 
 def place(batch: EventBatch, tree: Tree, times: Times, quality: NDArray[np.int64]) -> Timeline:
     """
     Times as they are shown.
 
-    `tree` is as it grew, before delegate events were nested; `quality` is int64[n] (`code_of`).
+    `tree` is as it grew, before delegate events were nested; `quality` is int64[n] (`CODES`).
     """
     start, end = times.start.copy(), times.end.copy()
-    delegate = batch.kind == EventKind.DELEGATE
+    delegate = batch.kind == _DELEGATE
     length = np.maximum(end - start, 0)
     moved = (batch.duration >= _BACKWARDS) & (length == 0)
     root_start, root_end = _roots(batch, tree, start, end, delegate)
@@ -137,15 +136,15 @@ class _Calls:
         host = clock == HOST
         begins_inside = (self.start >= self.low) & (self.start <= self.high)
         believed = begins_inside & (self.end - self.start <= self.high - self.low)
-        known = known & ~((quality == _CODES[TimeQuality.UNKNOWN]) & host & ~believed)
+        known = known & ~((quality == _UNKNOWN) & host & ~believed)
         self.length[~known] = UNKNOWN_NS
-        without_start = quality == _CODES[TimeQuality.DURATION_ONLY]
-        axis = (clock.astype(np.int64) * len(_CODES) + quality) * 2 + tied
+        without_start = quality == _DURATION_ONLY
+        axis = (clock.astype(np.int64) * len(CODES) + quality) * 2 + tied
         self._move_together(np.flatnonzero(known & ~without_start), axis, host, tied)
         self._lay_end_to_end(np.flatnonzero(without_start))
         self._show_order(np.flatnonzero(~known & ~without_start), axis)
-        self.start = np.clip(self.start, self.low, self.high)
-        self.end = np.clip(self.end, self.low, self.high)
+        self.start = np.minimum(np.maximum(self.start, self.low), self.high)
+        self.end = np.minimum(np.maximum(self.end, self.low), self.high)
 
     def _move_together(
         self, rows: NDArray[np.int64], axis: NDArray[np.int64], host: NDArray[np.bool_], tied: NDArray[np.bool_]
@@ -218,11 +217,23 @@ def _roots(
     root_end = np.zeros(len(batch.blocks), np.int64)
     has_root = tree.root != NOWHERE
     root_start[has_root], root_end[has_root] = start[tree.root[has_root]], end[tree.root[has_root]]
-    for block in np.flatnonzero(~has_root & (last > first)):
-        rows = slice(first[block], last[block])
-        own = ~delegate[rows] if not delegate[rows].all() else delegate[rows]
-        root_start[block], root_end[block] = start[rows][own].min(), end[rows][own].max()
+    bare = (~has_root & (last > first)).nonzero()[0]
+    if len(bare):
+        root_start[bare], root_end[bare] = _hulls(batch, start, end, delegate, bare)
     return root_start, np.where(last > first, np.maximum(root_end, root_start + 1), root_end)
+
+
+def _hulls(
+    batch: EventBatch, start: NDArray[np.int64], end: NDArray[np.int64], delegate: NDArray[np.bool_], blocks: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """From the first start to the last end in each of these blocks, which have events; of delegates' only where all are."""
+    size = batch.bounds[blocks + 1] - batch.bounds[blocks]
+    begin = np.cumsum(size) - size
+    rows = np.arange(int(size.sum())) + np.repeat(batch.bounds[blocks] - begin, size)
+    foreign = delegate[rows]
+    aside = foreign & ~np.repeat(np.logical_and.reduceat(foreign, begin), size)
+    first = np.minimum.reduceat(np.where(aside, np.iinfo(np.int64).max, start[rows]), begin)
+    return first, np.maximum.reduceat(np.where(aside, -1, end[rows]), begin)
 
 
 def _widen(

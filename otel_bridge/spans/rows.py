@@ -11,6 +11,7 @@ Rows are joined from prototypes, whose ids and times are zero, and those are the
 """
 
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,21 @@ from numpy.typing import NDArray
 from otel_bridge.spans import encode
 
 _HEAD = b"\x0a\x10" + bytes(16) + b"\x12\x08" + bytes(8) + b"\x39" + bytes(8) + b"\x41" + bytes(8) + b"\x85\x01" + bytes(4)
+_HEADS = np.dtype(
+    {
+        "names": ["trace", "span", "start", "end", "flags"],
+        "formats": ["V16", ">u8", "<i8", "<i8", "<u4"],
+        "offsets": [2, 20, 29, 38, 48],
+        "itemsize": len(_HEAD),
+    }
+)
+"""A head's ids and times in their places."""
+_SPAN = b"\x12"
+"""The tag of `ScopeSpans.spans`."""
 _PARENT_FIELD = b"\x22\x08" + bytes(8)
-_TRACE, _SPAN, _START, _END, _FLAGS = slice(2, 18), slice(20, 28), slice(29, 37), slice(38, 46), slice(48, 52)
 
 
-@dataclass(frozen=True, slots=True)
-class Prototype:
+class Prototype(NamedTuple):
     """A row with ids and times of zero, and where its head begins."""
 
     data: bytes
@@ -33,15 +43,15 @@ class Prototype:
 def prototype(tail: bytes, *, parented: bool) -> Prototype:
     """The row of a tail, with or without a parent."""
     parent = _PARENT_FIELD if parented else b""
-    prefix = encode.field(2, len(parent) + len(_HEAD) + len(tail))
-    return Prototype(prefix + parent + _HEAD + tail, len(prefix) + len(parent))
+    size = encode.varint(len(parent) + len(_HEAD) + len(tail))
+    return Prototype(b"".join((_SPAN, size, parent, _HEAD, tail)), len(_SPAN) + len(size) + len(parent))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """What differs between rows of one tail: traces uint8[n, 16], span ids and parents uint64[n], times int64[n], flags."""
+    """What differs between rows of one tail: traces V16[n], span ids and parents uint64[n], times int64[n], flags uint32[n]."""
 
-    trace: NDArray[np.uint8]
+    trace: NDArray[np.void]
     span: NDArray[np.uint64]
     parent: NDArray[np.uint64]
     parented: NDArray[np.bool_]
@@ -62,29 +72,25 @@ def write_rows(
     rows = [each.data for each in prototypes]
     data = np.frombuffer(bytearray().join(map(rows.__getitem__, which.tolist())), np.uint8)
     offsets = np.zeros(n + 1, np.int64)
-    np.cumsum(np.array([len(row) for row in rows], np.int64)[which], out=offsets[1:])
+    np.cumsum(np.array(list(map(len, rows)), np.int64)[which], out=offsets[1:])
     begin = offsets[:-1] + np.array([each.head for each in prototypes], np.int64)[which]
 
-    heads = np.empty((n, len(_HEAD)), np.uint8)
-    heads[:] = np.frombuffer(_HEAD, np.uint8)
-    heads[:, _TRACE] = columns.trace
-    heads[:, _SPAN] = _bytes(columns.span, ">u8")
-    heads[:, _START] = _bytes(columns.start, "<u8")
-    heads[:, _END] = _bytes(columns.end, "<u8")
-    heads[:, _FLAGS] = _bytes(columns.flags, "<u4")
+    heads = np.empty(n, _HEADS)
+    heads.view(f"V{len(_HEAD)}")[:] = np.frombuffer(_HEAD, f"V{len(_HEAD)}")
+    for name in _HEADS.names or ():
+        heads[name] = getattr(columns, name)
     _overwrite(data, begin, heads)
-    child = np.flatnonzero(columns.parented)
-    _overwrite(data, begin[child] - 8, _bytes(columns.parent[child], ">u8"))
+    if columns.parented.all():
+        _overwrite(data, begin - 8, columns.parent.astype(">u8"))
+    else:
+        child = columns.parented.nonzero()[0]
+        _overwrite(data, begin[child] - 8, columns.parent[child].astype(">u8"))
     return data, offsets
 
 
-def _overwrite(data: NDArray[np.uint8], at: NDArray[np.int64], values: NDArray[np.uint8]) -> None:
-    """Write each row of `values` to where `at` says; a view of every run of that width lets numpy copy whole rows."""
+def _overwrite(data: NDArray[np.uint8], at: NDArray[np.int64], values: NDArray[np.generic]) -> None:
+    """Write each value to where `at` says; a view of every run of their width lets numpy copy whole values."""
     if len(at):
-        width = values.shape[1]
+        width = values.dtype.itemsize
         runs = np.ndarray((len(data) - width + 1,), f"V{width}", buffer=data, strides=(1,))
-        runs[at] = np.ascontiguousarray(values).view(f"V{width}")[:, 0]
-
-
-def _bytes(column: NDArray[np.generic], order: str) -> NDArray[np.uint8]:
-    return column.astype(order).view(np.uint8).reshape(len(column), np.dtype(order).itemsize)
+        runs[at] = values.view(f"V{width}")

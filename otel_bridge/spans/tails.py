@@ -11,42 +11,47 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from otel_bridge.spans import attributes as at
 from otel_bridge.spans import encode
 from otel_bridge.spans.attributes import ERROR_TYPE
-from otel_bridge.spans.extra import extra_attributes, moved_tails, own_attributes
+from otel_bridge.spans.distinct import distinct
+from otel_bridge.spans.extra import INSTANT, moved_tails, own_attributes
 from otel_bridge.spans.inference import Inference
 from otel_bridge.spans.scene import Scene
+
+_INSTANT = encode.span_attributes(INSTANT)
 
 
 def tails_of(scene: Scene) -> tuple[list[bytes], NDArray[np.int64]]:
     """Each distinct tail of the scene's rows, and int64[n] the number of each row's. Roots say more: see `root_tails_of`."""
     timeline = scene.timeline
-    states = [inference.state for inference in scene.inferences]
-    numbers = {state: number for number, state in enumerate(dict.fromkeys(states))}
-    columns = [scene.template, scene.decoded + 1, scene.counters.said + 1]
-    if len(numbers) > 1:
-        columns.append(np.array([numbers[state] for state in states], np.int64)[scene.inference][scene.tree.block])
-    moved = np.flatnonzero(timeline.moved)
+    columns = [scene.template]
+    if scene.metadata:
+        columns.append(scene.decoded + 1)
+    if scene.counters.encoded:
+        columns.append(scene.counters.said + 1)
+    states = list(dict.fromkeys(inference.state for inference in scene.inferences))
+    state = np.zeros(len(scene.batch), np.int64)
+    if len(states) > 1:
+        state = np.array([states.index(inference.state) for inference in scene.inferences], np.int64)[scene.inference]
+        state = state[scene.tree.block]
+        columns.append(state)
+    moved = timeline.moved.nonzero()[0]
     own = (timeline.length == 0).astype(np.int64)
     own[moved] = np.arange(2, len(moved) + 2)  # ticks differ from row to row
     columns.append(own)
     first, tail = distinct(columns)
-    ticks = moved_tails(scene, moved)
-    tails = []
-    for row in first.tolist():
-        decoded, counted = int(scene.decoded[row]), int(scene.counters.said[row])
-        tails.append(
-            scene.templates[scene.template[row]].encoded
-            + (scene.metadata[decoded].encoded if decoded >= 0 else b"")
-            + (scene.counters.encoded[counted] if counted >= 0 else b"")
-            + (
-                ticks[own[row] - 2]
-                if own[row] > 1
-                else encode.span_attributes(extra_attributes(scene, row))
-                if own[row]
-                else b""
-            )
-            + _encode_state(scene.inference_at(scene.tree.block[row]).state)
-        )
-    return tails, tail
+
+    faces = [template.encoded for template in scene.templates]
+    metadata = [*(decoded.encoded for decoded in scene.metadata), b""]  # -1 is the b"" at the end
+    counters = [*scene.counters.encoded, b""]
+    owns = [b"", _INSTANT, *moved_tails(scene, moved)]
+    encoded_states = [_encode_state(each) for each in states]
+    parts = (
+        map(faces.__getitem__, scene.template[first].tolist()),
+        map(metadata.__getitem__, scene.decoded[first].tolist()),
+        map(counters.__getitem__, scene.counters.said[first].tolist()),
+        map(owns.__getitem__, own[first].tolist()),
+        map(encoded_states.__getitem__, state[first].tolist()),
+    )
+    return list(map(b"".join, zip(*parts, strict=True))), tail
 
 
 def root_tails_of(scene: Scene, blocks: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[list[bytes], NDArray[np.int64]]:
@@ -55,17 +60,22 @@ def root_tails_of(scene: Scene, blocks: NDArray[np.int64], rows: NDArray[np.int6
 
     `rows` are the rows of the roots in the batch; a number past its end is a root of the bridge's making.
     """
-    tails: list[bytes] = []
-    numbers: dict[tuple[int, tuple[tuple[str, at.Value], ...]], int] = {}
-    chosen = []
-    for inference, row in zip(scene.inference[blocks].tolist(), rows.tolist(), strict=True):
-        extra = own_attributes(scene, row) if row < len(scene.batch) else ()
-        number = numbers.get((inference, extra))
-        if number is None:
-            number = numbers[inference, extra] = len(tails)
-            tails.append(_root_tail(scene.inferences[inference], extra))
-        chosen.append(number)
-    return tails, np.array(chosen, np.int64)
+    inference = scene.inference[blocks]
+    said = _says_more(scene)[np.minimum(rows, len(scene.batch))]  # what is past the end says nothing more
+    own = np.zeros(len(rows), np.int64)
+    own[said] = np.arange(1, np.count_nonzero(said) + 1)
+    first, number = distinct([inference, own])
+    tails = [
+        _root_tail(scene.inferences[inference[each]], own_attributes(scene, int(rows[each])) if said[each] else ())
+        for each in first.tolist()
+    ]
+    return tails, number
+
+
+def _says_more(scene: Scene) -> NDArray[np.bool_]:
+    """bool[n + 1]: rows that say more than their face (`own_attributes`); the last says nothing."""
+    more = (scene.decoded >= 0) | (scene.counters.said >= 0) | scene.timeline.moved | (scene.timeline.length == 0)
+    return np.append(more, False)
 
 
 def _root_tail(inference: Inference, extra: tuple[tuple[str, at.Value], ...]) -> bytes:
@@ -87,21 +97,3 @@ def _outcome(inference: Inference) -> bytes:
 
 def _encode_state(state: str) -> bytes:
     return Span(trace_state=state).SerializeToString() if state else b""
-
-
-def distinct(columns: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """
-    The first row of each distinct combination of the columns (none negative), and int64[n] which of them each row is like.
-
-    The columns are folded into one integer a row, renumbered before it could overflow.
-    """
-    key = columns[0]
-    for column in columns[1:]:
-        span = int(column.max(initial=0)) + 1
-        if span == 1:
-            continue
-        if int(key.max(initial=0)) >= 2**62 // span:
-            key = np.unique(key, return_inverse=True)[1]
-        key = key * span + column
-    _, first, number = np.unique(key, return_index=True, return_inverse=True)
-    return first, number

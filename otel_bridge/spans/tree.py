@@ -12,6 +12,7 @@ Invariants
 """
 
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,9 @@ ENCLOSING = {
     BlockKind.EXECUTE: ("Method::execute", "Method::step"),
 }
 """Events that enclose a block, best first (runtime/executor/program.cpp, method.cpp)."""
+
+# Plain ints: a member of an IntEnum takes longer to reach, and to compare with.
+_RUNTIME, _CALL, _SCOPE = EventKind.RUNTIME.value, EventKind.CALL.value, EventKind.SCOPE.value
 
 _NATIVE_CALL = "native_call_"
 
@@ -64,24 +68,31 @@ class Tree:
 
 def grow(batch: EventBatch) -> Tree:
     """The tree of a batch, as instruction ids tell it."""
+    n = len(batch)
     block = batch.block_of
-    inside = np.flatnonzero(batch.instruction != NO_INSTRUCTION)
-    occurrence, call = _calls(batch, block, inside)
-    is_call = batch.kind == EventKind.CALL
-    first = np.array([b.part.first_event if b.part else 0 for b in batch.blocks], np.int64)
-    row_in_block = np.arange(len(batch)) - (batch.bounds[:-1] - first)[block]
-    by_instruction = np.zeros(len(batch), np.uint64)
+    inside = (batch.instruction != NO_INSTRUCTION).nonzero()[0]
+    parts = _in_parts(batch)
+    occurrence, call = _calls(batch, block, inside, parts)
+    is_call = batch.kind == _CALL
+    by_instruction = np.zeros(n, np.uint64)
     by_instruction[inside] = place_by_instruction(batch.instruction[inside], batch.chain[inside], occurrence)
 
-    parent = np.full(len(batch), NOWHERE)
+    parent = np.full(n, NOWHERE)
     parent[inside] = call
     parent[is_call] = NOWHERE
-    known = np.zeros(len(batch), np.bool_)
-    known[inside] = (call != NOWHERE) | _in_parts(batch)[block[inside]]
+    known = np.zeros(n, np.bool_)
+    known[inside] = (call != NOWHERE) | parts[block[inside]]
     parent_place = np.where(known & ~is_call, by_instruction, np.uint64(ROOT_PLACE))
-    place = np.where(is_call & (batch.instruction != NO_INSTRUCTION), by_instruction, place_by_row(row_in_block))
+    first = batch.bounds[:-1]
+    if parts.any():
+        first = first - np.array([b.part.first_event if b.part else 0 for b in batch.blocks], np.int64)
+    place = place_by_row(np.arange(n) - first[block])
+    named = is_call & (batch.instruction != NO_INSTRUCTION)
+    place[named] = by_instruction[named]
 
-    return Tree(block, parent, place, parent_place, _roots(batch, block), _kernels(batch, parent), _failed(batch, block))
+    runtime = (batch.kind == _RUNTIME).nonzero()[0]
+    roots, failed = _roots(batch, block, runtime), _failed(batch, block, inside, runtime)
+    return Tree(block, parent, place, parent_place, roots, _kernels(batch, parent), failed)
 
 
 def nest(batch: EventBatch, tree: Tree, start: NDArray[np.int64], end: NDArray[np.int64], axis: NDArray[np.int64]) -> Tree:
@@ -91,13 +102,14 @@ def nest(batch: EventBatch, tree: Tree, start: NDArray[np.int64], end: NDArray[n
     Only rows of one `axis` (int64[n]; -1: its times prove nothing) are compared. Of two that are equal the later in the log is
     outside: it ended later. An event without length lies between others, not in them.
     """
-    rows = np.flatnonzero((axis >= 0) & (end > start) & ~_in_parts(batch)[tree.block])
+    rows = ((axis >= 0) & (end > start)).nonzero()[0]
+    rows = rows[~_in_parts(batch)[tree.block[rows]]]
+    if len(rows) <= 1:
+        return tree
     unlogged = len(batch) + (tree.block << 40 | batch.chain.astype(np.int64) << 32 | batch.instruction.astype(np.int64) + 1)
     call = np.where(tree.parent == NOWHERE, unlogged, tree.parent)
     rows = rows[np.lexsort((-rows, -end[rows], start[rows], axis[rows], call[rows]))]
-    if len(rows) <= 1:
-        return tree
-    begins = (np.diff(call[rows], prepend=-1) != 0) | (np.diff(axis[rows], prepend=-1) != 0)
+    begins = _changes(call[rows]) | _changes(axis[rows])
     outer = _nearest_as_long(begins, end[rows])
     inner = np.flatnonzero(outer != NOWHERE)
     parent, parent_place = tree.parent.copy(), tree.parent_place.copy()
@@ -153,66 +165,84 @@ def occurrences(batch: EventBatch) -> NDArray[np.uint32]:
     """uint32[n]: how often the instruction of each row had been completed before; 0 outside any instruction."""
     inside = np.flatnonzero(batch.instruction != NO_INSTRUCTION)
     counted = np.zeros(len(batch), np.uint32)
-    counted[inside] = _calls(batch, batch.block_of, inside)[0]
+    counted[inside] = _calls(batch, batch.block_of, inside, _in_parts(batch))[0]
     return counted
 
 
 def _in_parts(batch: EventBatch) -> NDArray[np.bool_]:
+    if batch.occurrence is None:
+        return np.zeros(len(batch.blocks), np.bool_)
     return np.array([block.part is not None for block in batch.blocks], np.bool_)
 
 
+def _changes(column: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """bool[n]: whether a row differs from the one before; the first does."""
+    changed = np.ones(len(column), np.bool_)
+    np.not_equal(column[1:], column[:-1], out=changed[1:])
+    return changed
+
+
 def _calls(
-    batch: EventBatch, block: NDArray[np.int64], inside: NDArray[np.int64]
+    batch: EventBatch, block: NDArray[np.int64], inside: NDArray[np.int64], parts: NDArray[np.bool_]
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Occurrence of each row inside an instruction, and the row of its call (or `NOWHERE`)."""
     if not len(inside):
         return np.zeros(0, np.uint32), np.zeros(0, np.int64)
     key = block[inside] << 40 | batch.chain[inside].astype(np.int64) << 32 | batch.instruction[inside]
-    order = np.argsort(key, kind="stable")
-    ordered = key[order]
-    is_call = (batch.kind[inside] == EventKind.CALL)[order]
-    begins = np.flatnonzero(np.diff(ordered, prepend=-1))
-    group = np.zeros(len(ordered), np.int64)
-    group[begins] = 1
-    group = np.cumsum(group) - 1
+    order: slice | NDArray[np.int64] = slice(None)  # instructions mostly run in the order of their numbers
+    if (key[1:] < key[:-1]).any():
+        order = np.argsort(key, kind="stable")
+    rows = inside[order]
+    is_call = batch.kind[rows] == _CALL
+    begins = _changes(key[order])
+    group = np.cumsum(begins) - 1
+    first = begins.nonzero()[0]
     before = np.cumsum(is_call) - is_call
-    calls_before_group = before[begins]
-    calls = np.add.reduceat(is_call.astype(np.int64), begins)
+    calls_before_group = before[first]
+    calls = np.add.reduceat(is_call.astype(np.int64), first)
     # A row after the last call of its instruction was logged late: it belongs to that call.
-    count = np.minimum(before - calls_before_group[group], np.maximum(calls[group] - 1, 0))
-    count = np.where(is_call, before - calls_before_group[group], count)
+    count = np.minimum(before - calls_before_group[group], np.maximum(calls - 1, 0)[group])
+    call_rows = np.append(rows[is_call], NOWHERE)
+    found = np.where((calls > 0)[group], call_rows[calls_before_group[group] + count], NOWHERE)
     if batch.occurrence is not None:
-        given = _in_parts(batch)[block[inside]][order]
-        count = np.where(given, batch.occurrence[inside][order], count)
-
-    span = np.int64(int(count.max()) + 1)
-    call_keys = (group * span + count)[is_call]
-    call_rows = inside[order][is_call]
-    sorted_calls = np.argsort(call_keys, kind="stable")
-    found = np.searchsorted(call_keys[sorted_calls], group * span + count)
-    row = np.full(len(ordered), NOWHERE)
-    if len(call_keys):
-        nearest = sorted_calls[np.minimum(found, len(call_keys) - 1)]
-        row = np.where(call_keys[nearest] == group * span + count, call_rows[nearest], NOWHERE)
+        given = parts[block[rows]]
+        count = np.where(given, batch.occurrence[rows], count)
+        found = np.where(given, _call_in_part(group, count, is_call, rows), found)
     occurrence = np.empty(len(inside), np.uint32)
     parent = np.empty(len(inside), np.int64)
-    occurrence[order], parent[order] = count, row
+    occurrence[order], parent[order] = count, found
     return occurrence, parent
 
 
-def _roots(batch: EventBatch, block: NDArray[np.int64]) -> NDArray[np.int64]:
+def _call_in_part(
+    group: NDArray[np.int64], count: NDArray[np.int64], is_call: NDArray[np.bool_], rows: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """For each row the call of its group that has its count, which the sender has said; `NOWHERE`: not in this part."""
+    key = group * np.int64(int(count.max()) + 1) + count
+    call_keys, call_rows = key[is_call], rows[is_call]
+    if not len(call_keys):
+        return np.full(len(rows), NOWHERE)
+    ascending = np.argsort(call_keys, kind="stable")
+    found = np.minimum(np.searchsorted(call_keys[ascending], key), len(call_keys) - 1)
+    nearest = ascending[found]
+    return np.where(call_keys[nearest] == key, call_rows[nearest], NOWHERE)
+
+
+def _roots(batch: EventBatch, block: NDArray[np.int64], runtime: NDArray[np.int64]) -> NDArray[np.int64]:
     root = np.full(len(batch.blocks), NOWHERE)
-    runtime = np.flatnonzero(batch.kind == EventKind.RUNTIME)
-    kinds = np.array([b.kind for b in batch.blocks], np.int64)
+    numbers = {name: number for number, name in enumerate(batch.names)}
+    name, within = batch.name[runtime], block[runtime]
+    kinds = np.fromiter(map(attrgetter("kind"), batch.blocks), np.int64, len(batch.blocks))
     for kind, names in ENCLOSING.items():
         open_blocks = kinds == kind
-        for name in names:
-            wanted = np.array([candidate == name for candidate in batch.names] or [False])
-            rows = runtime[wanted[batch.name[runtime]] & open_blocks[block[runtime]]]
+        for number in (numbers[each] for each in names if each in numbers):
+            rows = runtime[(name == number) & open_blocks[within]]
             open_blocks &= _set_single(root, block, rows) == 0
-    numbers = {name: number for number, name in enumerate(batch.names)}
-    own = [numbers.get(b.name, -1) if b.kind is BlockKind.OTHER else -1 for b in batch.blocks]
-    _set_single(root, block, runtime[batch.name[runtime] == np.array(own, np.int64)[block[runtime]]])
+    others = (kinds == BlockKind.OTHER).nonzero()[0].tolist()
+    if others:
+        own = np.full(len(batch.blocks), -1, np.int64)
+        own[others] = [numbers.get(batch.blocks[each].name, -1) for each in others]
+        _set_single(root, block, runtime[name == own[within]])
     return root
 
 
@@ -226,16 +256,22 @@ def _set_single(root: NDArray[np.int64], block: NDArray[np.int64], rows: NDArray
 
 def _kernels(batch: EventBatch, parent: NDArray[np.int64]) -> NDArray[np.int64]:
     native = np.array([isinstance(name, str) and name.startswith(_NATIVE_CALL) for name in batch.names] or [False])
-    rows = np.flatnonzero((batch.kind == EventKind.SCOPE) & (parent != NOWHERE))
+    rows = np.flatnonzero((batch.kind == _SCOPE) & (parent != NOWHERE))
     rows = rows[native[batch.name[rows]]]
     kernel = np.full(len(batch), -1)
     kernel[parent[rows][::-1]] = batch.name[rows][::-1]  # the first of several wins
     return kernel
 
 
-def _failed(batch: EventBatch, block: NDArray[np.int64]) -> NDArray[np.bool_]:
-    ran = np.bincount(block[batch.instruction != NO_INSTRUCTION], minlength=len(batch.blocks)) > 0
-    enclosing = np.array([name in ENCLOSING[BlockKind.EXECUTE] for name in batch.names] or [False])
-    ended = np.bincount(block[(batch.kind == EventKind.RUNTIME) & enclosing[batch.name]], minlength=len(batch.blocks)) > 0
-    inference = np.array([b.kind is BlockKind.EXECUTE and (b.part is None or b.part.last) for b in batch.blocks], np.bool_)
-    return inference & ran & ~ended
+def _failed(
+    batch: EventBatch, block: NDArray[np.int64], inside: NDArray[np.int64], runtime: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    names, execute = ENCLOSING[BlockKind.EXECUTE], BlockKind.EXECUTE
+    enclosing = np.array([name in names for name in batch.names] or [False])
+    open_blocks = np.array([b.kind is execute and (b.part is None or b.part.last) for b in batch.blocks], np.bool_)
+    open_blocks[block[runtime[enclosing[batch.name[runtime]]]]] = False
+    if open_blocks.any():
+        ran = np.zeros(len(batch.blocks), np.bool_)
+        ran[block[inside]] = True
+        open_blocks &= ran
+    return open_blocks

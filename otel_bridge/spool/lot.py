@@ -1,5 +1,5 @@
 """
-The lot: records that wait for their mapping, in memory.
+The lot: records that wait for their mapping. `Tally` knows how much waits for what, `Lot` holds records in memory.
 
 Invariants
 * Bounded by age, and by events and bytes for each thing that is awaited and in total, and by the number of these, which devices
@@ -7,7 +7,8 @@ Invariants
 * Records that wait for the same leave in the order in which they came.
 """
 
-from collections import OrderedDict, deque
+import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,6 +27,56 @@ class LotLimits:
     max_builds: int = 10_000
 
 
+@dataclass(slots=True)
+class _Sum:
+    records: int = 0
+    events: int = 0
+    size_bytes: int = 0
+
+
+class Tally:
+    """How many events and bytes wait, for each thing and in all."""
+
+    def __init__(self, limits: LotLimits) -> None:
+        self._limits = limits
+        self._sums: dict[Awaited, _Sum] = {}
+        self.events = 0
+        self.size_bytes = 0
+
+    def find_bound(self, awaited: Awaited, events: int, size_bytes: int) -> str | None:
+        """The bound that one more record would break."""
+        held, limits = self._sums.get(awaited, _Sum()), self._limits
+        for now, more, most, bound in (
+            (len(self._sums), awaited not in self._sums, limits.max_builds, "builds"),
+            (held.events, events, limits.max_events_per_build, "events_per_build"),
+            (held.size_bytes, size_bytes, limits.max_bytes_per_build, "bytes_per_build"),
+            (self.events, events, limits.max_events, "events"),
+            (self.size_bytes, size_bytes, limits.max_bytes, "bytes"),
+        ):
+            if now + more > most:
+                return bound
+        return None
+
+    def add(self, awaited: Awaited, events: int, size_bytes: int, records: int = 1) -> None:
+        """Records begin to wait, or, with negative numbers, go."""
+        held = self._sums.setdefault(awaited, _Sum())
+        held.records += records
+        held.events += events
+        held.size_bytes += size_bytes
+        self.events += events
+        self.size_bytes += size_bytes
+        if not held.records:
+            del self._sums[awaited]
+
+    def awaited(self) -> list[Awaited]:
+        """What records wait for."""
+        return list(self._sums)
+
+    def events_of(self, awaited: Awaited) -> int:
+        """Events that wait for one thing."""
+        return self._sums.get(awaited, _Sum()).events
+
+
 @dataclass(frozen=True, slots=True)
 class _Parked:
     record: Record
@@ -33,76 +84,35 @@ class _Parked:
     until_s: float
 
 
-@dataclass(slots=True)
-class _Queue:
-    parked: deque[_Parked]
-    size_bytes: int = 0
-    events: int = 0
-
-
 class Lot:
     """Parked records by what they wait for. `now_s` arguments are readings of one monotonic clock."""
 
     def __init__(self, limits: LotLimits) -> None:
-        self._limits = limits
-        self._queues: OrderedDict[Awaited, _Queue] = OrderedDict()
-        self.size_bytes = 0
-        self.events = 0
+        self._max_age_s = limits.max_age_s
+        self._queues: dict[Awaited, deque[_Parked]] = {}
+        self.tally = Tally(limits)
 
     def offer(self, awaited: Awaited, record: Record, size_bytes: int, now_s: float) -> str | None:
         """Park a record; None, or the bound that is met."""
-        events, limits = len(record.batch), self._limits
-        queue = self._queues.get(awaited) or _Queue(deque())
-        for held, more, most, bound in (
-            (len(self._queues), awaited not in self._queues, limits.max_builds, "builds"),
-            (queue.events, events, limits.max_events_per_build, "events_per_build"),
-            (queue.size_bytes, size_bytes, limits.max_bytes_per_build, "bytes_per_build"),
-            (self.events, events, limits.max_events, "events"),
-            (self.size_bytes, size_bytes, limits.max_bytes, "bytes"),
-        ):
-            if held + more > most:
-                return bound
-        self._queues[awaited] = queue
-        queue.parked.append(_Parked(record, size_bytes, now_s + limits.max_age_s))
-        self._count(queue, size_bytes, events)
-        return None
+        met = self.tally.find_bound(awaited, len(record.batch), size_bytes)
+        if met is None:
+            self.tally.add(awaited, len(record.batch), size_bytes)
+            self._queues.setdefault(awaited, deque()).append(_Parked(record, size_bytes, now_s + self._max_age_s))
+        return met
 
     def take(self, awaited: Awaited) -> list[Record]:
         """All records that wait for one thing, which leave the lot."""
-        queue = self._queues.pop(awaited, None)
-        if queue is None:
-            return []
-        self._count(None, -queue.size_bytes, -queue.events)
-        return [parked.record for parked in queue.parked]
+        return list(self._take_until(awaited, math.inf))
 
     def take_expired(self, now_s: float) -> list[Record]:
         """The records whose time is up, which leave the lot."""
-        expired: list[Record] = []
-        for each in list(self._queues):
-            expired += self._take_expired_of(each, now_s)
-        return expired
+        return [record for awaited in list(self._queues) for record in self._take_until(awaited, now_s)]
 
-    def awaited(self) -> list[Awaited]:
-        """What records wait for."""
-        return list(self._queues)
-
-    def events_of(self, awaited: Awaited) -> int:
-        """Events that wait for one thing."""
-        queue = self._queues.get(awaited)
-        return queue.events if queue is not None else 0
-
-    def _take_expired_of(self, awaited: Awaited, now_s: float) -> Iterator[Record]:
-        queue = self._queues[awaited]
-        while queue.parked and queue.parked[0].until_s <= now_s:
-            parked = queue.parked.popleft()
-            self._count(queue, -parked.size_bytes, -len(parked.record.batch))
+    def _take_until(self, awaited: Awaited, now_s: float) -> Iterator[Record]:
+        queue = self._queues.get(awaited, deque())
+        while queue and queue[0].until_s <= now_s:
+            parked = queue.popleft()
+            self.tally.add(awaited, -len(parked.record.batch), -parked.size_bytes, -1)
             yield parked.record
-        if not queue.parked:
-            del self._queues[awaited]
-
-    def _count(self, queue: _Queue | None, size_bytes: int, events: int) -> None:
-        self.size_bytes += size_bytes
-        self.events += events
-        if queue is not None:
-            queue.size_bytes += size_bytes
-            queue.events += events
+        if not queue:
+            self._queues.pop(awaited, None)

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from otel_bridge.errors import Draining, SpoolFull
 from otel_bridge.model.events import EventBatch
 from otel_bridge.spool.lot import Lot, LotLimits
 from otel_bridge.spool.protocol import Awaited, Record
+from otel_bridge.spool.room import check_room
 
 
 class MemorySpool:
@@ -34,6 +34,11 @@ class MemorySpool:
         self._changed = asyncio.Event()
 
     @property
+    def is_durable(self) -> bool:
+        """It is not."""
+        return False
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all records that are neither done nor parked."""
         return self._bytes
@@ -46,24 +51,16 @@ class MemorySpool:
     @property
     def parked_bytes(self) -> int:
         """Bytes of parked records."""
-        return self._lot.size_bytes
+        return self._lot.tally.size_bytes
 
     @property
     def parked_events(self) -> int:
         """Events of parked records."""
-        return self._lot.events
+        return self._lot.tally.events
 
     async def append(self, batch: EventBatch) -> None:
         """Keep a batch; see `Spool.append`."""
-        if self._closed:
-            raise Draining("the bridge is stopping; send to another instance, or try again when it is back")
-        size = batch.nbytes
-        if self._bytes and self._bytes + size > self._max_bytes:
-            raise SpoolFull(
-                f"the spool holds {self._bytes} of {self._max_bytes} bytes and {size} more do not fit (spool.max_bytes); "
-                "try again later",
-                retry_after_s=1.0,
-            )
+        check_room(self._bytes, batch.nbytes, self._max_bytes, closed=self._closed)
         self._put(Record(self._next, batch))
         self._next += 1
 
@@ -103,7 +100,7 @@ class MemorySpool:
 
     async def release(self, awaited: Awaited, build: str) -> int:
         """Put records back in line, bound to a build; see `Spool.release`."""
-        return self._return([_bound(record, build) for record in self._lot.take(awaited)])
+        return self._return([record.bind(build) for record in self._lot.take(awaited)])
 
     async def expire(self) -> int:
         """Put records back in line without a mapping; see `Spool.expire`."""
@@ -111,18 +108,22 @@ class MemorySpool:
 
     def awaited(self) -> Sequence[Awaited]:
         """What parked records wait for."""
-        return self._lot.awaited()
+        return self._lot.tally.awaited()
 
     def parked_events_of(self, awaited: Awaited) -> int:
         """Events that wait for one thing."""
-        return self._lot.events_of(awaited)
+        return self._lot.tally.events_of(awaited)
 
     def close(self) -> int:
         """Take no more batches, and let parked ones go; see `Spool.close`."""
         self._closed = True
-        released = sum(self._return(self._lot.take(each)) for each in self._lot.awaited())
+        released = sum(self._return(self._lot.take(each)) for each in self._lot.tally.awaited())
         self._changed.set()
         return released
+
+    async def finish(self) -> int:
+        """What was not done is lost; see `Spool.finish`."""
+        return self._events
 
     def _return(self, records: Sequence[Record]) -> int:
         for record in records:
@@ -137,9 +138,3 @@ class MemorySpool:
         self._waiting_events += events
         self._waiting.append(record)
         self._changed.set()
-
-
-def _bound(record: Record, build: str) -> Record:
-    """The record with the build fixed that its streams are resolved with from now on."""
-    streams = tuple(replace(stream, build=build) for stream in record.batch.streams)
-    return replace(record, batch=replace(record.batch, streams=streams))

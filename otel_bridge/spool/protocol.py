@@ -7,23 +7,38 @@ Invariants
 * Records come out in the order in which they went in; a released one comes out after those that wait already.
 * Both the queue and the lot are bounded. When the queue is full it refuses; when the lot is, the record goes on without its
   mapping. Neither drops.
-* Closing wakes all readers: they get what is left, the parked records among it, then nothing.
+* Closing wakes all readers: they get what is left, then nothing.
+* What a durable spool holds is there again when it is opened again, whatever ended the process: records that were read and not
+  done come first, and are read again. One that is not durable lets go of parked records when it is closed, since they could
+  not wait any longer.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 from otel_bridge.model.events import EventBatch
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A batch in the spool; `number` is unique within it. `has_waited`: it goes on, with a mapping or without."""
+    """
+    A batch in the spool.
+
+    number       unique within it
+    has_waited   it goes on, with a mapping or without
+    build        the build that its streams were bound to after admission; None: what admission fixed stands
+    """
 
     number: int
     batch: EventBatch
     has_waited: bool = False
+    build: str | None = None
+
+    def bind(self, build: str) -> Self:
+        """The record with the build fixed that its streams are resolved with from now on."""
+        streams = tuple(replace(stream, build=build) for stream in self.batch.streams)
+        return replace(self, batch=replace(self.batch, streams=streams), build=build)
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -33,17 +48,53 @@ class Awaited:
     build: str = ""
     name: str = ""
     version: str = ""
+    tenant: str = ""
 
     def __str__(self) -> str:
         """As devices and people write it."""
         return self.build or f"{self.name}@{self.version}"
 
 
+class Watch(Protocol):
+    """Told what a spool found, and what it could not keep."""
+
+    def recovered(self, events: int) -> None:
+        """So many acknowledged events of an earlier process are this one's to account for."""
+
+    def dropped(self, events: int, reason: str) -> None:
+        """Acknowledged events were given up."""
+
+
 class Spool(Protocol):
-    """A bounded queue of event batches, with a lot beside it."""
+    """A bounded queue of event batches, with a lot beside it. One event loop uses it."""
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether what is not done is there again at the next start."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all records that are neither done nor parked, as the spool keeps them."""
+
+    @property
+    def events(self) -> int:
+        """Events of all records that are neither done nor parked."""
+
+    @property
+    def parked_bytes(self) -> int:
+        """Bytes of parked records."""
+
+    @property
+    def parked_events(self) -> int:
+        """Events of parked records."""
 
     async def append(self, batch: EventBatch) -> None:
-        """Keep a batch. Raises `SpoolFull` when there is no room, `Draining` once the spool is closed."""
+        """
+        Keep a batch.
+
+        Raises `SpoolFull` when there is no room, `Draining` once the spool is closed. Where the caller is cancelled, the batch
+        was not kept.
+        """
 
     async def read(self, max_events: int, linger_s: float = 0.0) -> Sequence[Record]:
         """
@@ -73,5 +124,11 @@ class Spool(Protocol):
     def awaited(self) -> Sequence[Awaited]:
         """What parked records wait for."""
 
+    def parked_events_of(self, awaited: Awaited) -> int:
+        """Events that wait for one thing."""
+
     def close(self) -> int:
-        """Take no more batches, and let parked ones go; returns the events of these."""
+        """Take no more batches; returns the events of parked records that are let go."""
+
+    async def finish(self) -> int:
+        """Let go of everything, after `close` and the last reader; returns the events that are lost with it."""

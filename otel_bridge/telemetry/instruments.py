@@ -60,6 +60,9 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     Instrument("otel_bridge.spool.events", G, "{event}", "Events in the spool."),
     Instrument("otel_bridge.spool.size_bytes", G, "By", "Bytes that the spool holds."),
     Instrument("otel_bridge.spool.capacity_bytes", G, "By", "Bytes that the spool may hold."),
+    Instrument(
+        "otel_bridge.spool.recovered_events", C, "{event}", "Events of an earlier process that the spool held at the start."
+    ),
     Instrument("otel_bridge.spool.parked_events", G, "{event}", "Events that wait for their mapping."),
     Instrument("otel_bridge.spool.parked_bytes", G, "By", "Bytes of events that wait for their mapping."),
     Instrument("otel_bridge.parking.parked_events", C, "{event}", "Events that began to wait for their mapping."),
@@ -85,6 +88,11 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     Instrument("otel_bridge.exporter.send_failed_spans", C, "{span}", "Spans given up or refused, by reason.", ("reason",)),
     Instrument("otel_bridge.exporter.failed_requests", C, "{request}", "Attempts to send that failed, by reason.", ("reason",)),
     Instrument("otel_bridge.exporter.send_duration", H, "s", "Time of one attempt to send.", bounds=SEND_BOUNDS_S),
+    Instrument("otel_bridge.exporter.halved_requests", C, "{request}", "Refused requests sent in two halves.", ("reason",)),
+    Instrument("otel_bridge.exporter.circuit", G, "1", "1 for the state that the way to the back end is in.", ("state",)),
+    Instrument("otel_bridge.dead_letters.kept_spans", C, "{span}", "Refused spans that were kept on disk.", ("reason",)),
+    Instrument("otel_bridge.dead_letters.lost_spans", C, "{span}", "Refused spans not kept, or no longer.", ("reason",)),
+    Instrument("otel_bridge.dead_letters.size_bytes", G, "By", "Bytes of the dead letters on disk."),
     # Process.
     Instrument("otel_bridge.process.uptime", T, "s", "Time since the bridge started."),
     Instrument("otel_bridge.process.cpu_seconds", T, "s", "Processor time in user and system mode."),

@@ -20,6 +20,7 @@ from otel_bridge.model.stream import LATEST_NS, Anchor, Clock, ClockFault, Clock
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.blocks import AllowList, attributes_of, blocks_of, text_of
 from otel_bridge.wire.columns import batch_of
+from otel_bridge.wire.frame import Frame
 
 EXECUTORCH_NS = 1_577_836_800 * 10**9
 """The year 2020: ExecuTorch is younger."""
@@ -28,12 +29,9 @@ _MAX_BUILD_ID_BYTES = 128
 _UNSET = bytes(16)
 _MAX_CLOCKS = 256
 _MAX_CLOCK_NAME = 64
-_MAX_BLOCKS = 1 << 16
-_MAX_ENTRIES = 1 << 20
 _MAX_DROP_REASONS = 16
 _MAX_DROP_REASON_LENGTH = 64
 _MAX_DROPPED = 1 << 32
-_MAX_EVENTS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +73,19 @@ class Admitted:
     sender_dropped: dict[str, int]
 
 
-def admit_events(request: pb.ExportEventsRequest, body: bytes, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Admitted:
+def admit_events(frame: Frame, body: bytes, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Admitted:
     """
-    The events of an `ExportEvents` request; `body` is the request as it came.
+    The events of an `ExportEvents` request; `body` is the request as it came, of which `frame` was made.
 
     Raises `MalformedRequest`.
     """
-    if not request.HasField("stream"):
+    if frame.stream is None:
         raise MalformedRequest("stream: is not set; say at least which model ran, or set it empty")
-    stream = _stream(request.stream, receipt, rules, build_of)
+    stream = _stream(frame.stream, receipt, rules, build_of)
     if stream.stream_id == _UNSET:
         stream = replace(stream, stream_id=hashlib.blake2b(body, digest_size=16).digest())
-    _bound_tables(request)
-    sieved = batch_of(request, stream, blocks_of(request.blocks, rules.inference_keys))
-    return Admitted(*sieved, _sender_dropped(request.stream))
+    sieved = batch_of(frame, stream, *blocks_of(frame.blocks, rules.inference_keys))
+    return Admitted(*sieved, _sender_dropped(frame.stream))
 
 
 def admit_etdump(request: pb.UploadETDumpRequest, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Admitted:
@@ -122,17 +119,6 @@ def admit_etdump(request: pb.UploadETDumpRequest, receipt: Receipt, rules: Rules
     )
     batch = replace(dump.batch, blocks=blocks)
     return Admitted(batch, dict(dump.rejected), dump.first_rejection or "", _sender_dropped(request.stream))
-
-
-def _bound_tables(request: pb.ExportEventsRequest) -> None:
-    for name, table, most in (
-        ("identifiers", request.identifiers, _MAX_ENTRIES),
-        ("metadata", request.metadata, _MAX_ENTRIES),
-        ("blocks", request.blocks, _MAX_BLOCKS),
-        ("events.kind", request.events.kind, _MAX_EVENTS),
-    ):
-        if len(table) > most:
-            raise MalformedRequest(f"{name}: has {len(table)} entries; at most {most} are allowed, send several requests")
 
 
 def _stream(stream: pb.Stream, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Stream:

@@ -17,6 +17,7 @@ _MAX_ATTRIBUTES = 128
 _MAX_KEY_BYTES = 256
 _MAX_TEXT_BYTES = 4096
 _MAX_FIRST_EVENT = 2**48  # places of rows have 62 bits (spans/ids.py)
+_KINDS = frozenset(pb.BlockKind.values())
 _DEFAULT_NAMES = {BlockKind.LOAD: "Default", BlockKind.EXECUTE: "Execute"}
 
 
@@ -57,18 +58,30 @@ def _value_of(value: pb.Value) -> AttributeValue | None:
             return None
 
 
-def blocks_of(blocks: Sequence[pb.Block], allowed: AllowList) -> tuple[Block, ...]:
+def blocks_of(blocks: Sequence[pb.Block], allowed: AllowList) -> tuple[tuple[Block, ...], list[int]]:
     """
-    The blocks of a request, in order.
+    The blocks of a request, in order, and the events of each. The messages are cleared of what only one block says.
 
     Raises `MalformedRequest`, by position, for a block that has neither kind nor name, an unknown kind, or an impossible part.
     """
-    return tuple(_block_of(index, block, allowed) for index, block in enumerate(blocks))
+    made: list[Block] = []
+    counts: list[int] = []
+    known: dict[bytes, Block] = {}
+    for index, block in enumerate(blocks):
+        position = block.position
+        counts.append(block.event_count)
+        block.position = block.event_count = 0
+        said = block.SerializeToString()
+        like = known.get(said)
+        if like is None:
+            like = known[said] = _block_of(index, block, allowed)
+        made.append(like.at(position))
+    return tuple(made), counts
 
 
 def _block_of(index: int, block: pb.Block, allowed: AllowList) -> Block:
     name = text_of(block.name)
-    if block.kind not in pb.BlockKind.values():
+    if block.kind not in _KINDS:
         raise MalformedRequest(f"blocks[{index}].kind: is {block.kind}; it must be one of BlockKind, or unset")
     kind = BlockKind(block.kind) if block.kind else BlockKind.from_name(name)
     name = name or _DEFAULT_NAMES.get(kind, "")

@@ -8,14 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.errors import MalformedRequest
-from otel_bridge.model.events import NO_INSTRUCTION, Block, EventBatch, EventKind, Identifier
+from otel_bridge.model.events import NO_INSTRUCTION, Block, EventBatch, EventKind
 from otel_bridge.model.stream import Stream
-from otel_bridge.v1 import profiling_pb2 as pb
+from otel_bridge.wire.frame import COLUMNS, Columns, Frame
+from otel_bridge.wire.names import Names
 
-_MAX_NAME_BYTES = 4096
 _MAX_METADATA_BYTES = 16 << 20
 _MAX_CHAIN = 255
-_MAX_INT = 2**31 - 1
+_WHOLE = {"kind", "instruction", "identifier", "start_delta", "duration"}
+"""Columns that have every row; others have every row or none."""
+_OUTSIDE = (EventKind.RUNTIME.value, EventKind.DELEGATE.value)
+"""Kinds of events that may be of no instruction."""
+_DELEGATE = EventKind.DELEGATE.value
+_KINDS = len(EventKind)
 
 
 @dataclass(slots=True)
@@ -37,104 +42,100 @@ class _Sieve:
 
 
 def batch_of(
-    request: pb.ExportEventsRequest, stream: Stream, blocks: tuple[Block, ...]
+    frame: Frame, stream: Stream, blocks: tuple[Block, ...], counts: Sequence[int]
 ) -> tuple[EventBatch, dict[str, int], str]:
     """
     The events of a request as a batch, events rejected by reason, and the first rejection as text ("": none).
 
-    Raises `MalformedRequest` where the columns do not fit each other or the blocks.
+    `counts` are the events of each block. Raises `MalformedRequest` where the columns do not fit each other or the blocks.
     """
-    columns = _read_columns(request, split=any(block.part is not None for block in blocks))
+    columns = _fitting(frame.columns, split=any(block.part is not None for block in blocks))
     n = len(columns["kind"])
-    counts = np.array([block.event_count for block in request.blocks], np.int64)
-    if int(counts.sum()) != n:
+    bounds = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(np.array(counts, np.int64), out=bounds[1:])
+    if int(bounds[-1]) != n:
         raise MalformedRequest(
-            f"blocks: their event_count adds up to {int(counts.sum())}, and events.kind has {n} entries; "
+            f"blocks: their event_count adds up to {int(bounds[-1])}, and events.kind has {n} entries; "
             "each event belongs to one block"
         )
-    names, name_faults = _names(request.identifiers)
-    payloads = (b"", *request.metadata)
-    sieve = _Sieve(np.ones(n, np.bool_))
-    _check(columns, sieve, name_faults, stream, payloads)
-    _check_numbers(columns, sieve, names)
-    start = _starts(columns["start_delta"], np.minimum(columns["clock"], len(stream.clocks)))  # beyond: rejected rows
-    kept = sieve.kept
-    kind = columns["kind"][kept].astype(np.uint8)
-    empty = np.array([not payload for payload in payloads], np.bool_)
-    metadata = columns["metadata"][kept]
-    bounds = np.concatenate(([0], np.cumsum(kept)))[np.concatenate(([0], np.cumsum(counts)))]
+    payloads = (b"", *frame.metadata)
+    start = _starts(columns["start_delta"], columns.get("clock"), len(stream.clocks))
+    rejected: dict[str, int] = {}
+    first_rejection = ""
+    if n and not _is_sound(columns, frame.names, stream, payloads):
+        sieve = _Sieve(np.ones(n, np.bool_))
+        wide = {name: column if name == "duration" else column.astype(np.int64) for name, column in columns.items()}
+        _check(wide, sieve, frame.names, stream, payloads)
+        rejected, first_rejection = sieve.rejected, sieve.first_rejection
+        columns = {name: column[sieve.kept] for name, column in columns.items()}
+        start = start[sieve.kept]
+        bounds = np.concatenate(([0], np.cumsum(sieve.kept)))[bounds]
+    kind, instruction = columns["kind"].astype(np.uint8), columns["instruction"].astype(np.int32)
+    instruction[kind == EventKind.RUNTIME] = NO_INSTRUCTION
+    metadata = _column(columns, "metadata", np.uint32)
+    if b"" in frame.metadata:
+        metadata[np.array([not payload for payload in payloads], np.bool_)[metadata]] = 0
     batch = EventBatch(
         streams=(stream,),
         blocks=blocks,
-        names=names,
+        names=frame.names.names,
         payloads=payloads,
-        bounds=bounds.astype(np.int64),
+        bounds=bounds,
         kind=kind,
-        instruction=np.where(kind == EventKind.RUNTIME, NO_INSTRUCTION, columns["instruction"][kept]).astype(np.int32),
-        chain=columns["chain"][kept].astype(np.uint8),
-        name=columns["identifier"][kept].astype(np.uint32),
-        start=start[kept],
-        duration=columns["duration"][kept].astype(np.uint64),
-        clock=columns["clock"][kept].astype(np.uint8),
-        metadata=np.where(empty[metadata], 0, metadata).astype(np.uint32),
-        occurrence=columns["occurrence"][kept].astype(np.uint32) if "occurrence" in columns else None,
+        instruction=instruction,
+        chain=_column(columns, "chain", np.uint8),
+        name=_column(columns, "identifier", np.uint32),
+        start=start,
+        duration=_column(columns, "duration", np.uint64),
+        clock=_column(columns, "clock", np.uint8),
+        metadata=metadata,
+        occurrence=_column(columns, "occurrence", np.uint32) if "occurrence" in columns else None,
     )
-    return batch, sieve.rejected, sieve.first_rejection
+    return batch, rejected, first_rejection
 
 
-def _read_columns(request: pb.ExportEventsRequest, *, split: bool) -> dict[str, NDArray[Any]]:
-    events = request.events
-    n = len(events.kind)
-    columns: dict[str, NDArray[Any]] = {"kind": np.fromiter(events.kind, np.int64, n)}
-    whole = {"instruction", "identifier", "start_delta", "duration"} | ({"occurrence"} if split else set())
-    for name in ("instruction", "identifier", "start_delta", "duration", "chain", "clock", "metadata", "occurrence"):
-        values = getattr(events, name)
-        if len(values) not in ({n} if name in whole else {0, n}):
+def _column(columns: Columns, name: str, dtype: type[np.unsignedinteger[Any]]) -> NDArray[Any]:
+    return columns[name].astype(dtype) if name in columns else np.zeros(len(columns["kind"]), dtype)
+
+
+def _fitting(columns: Columns, *, split: bool) -> dict[str, NDArray[Any]]:
+    """The columns that say something: those that are left out, and occurrences of whole inferences, are not there."""
+    n = len(columns["kind"])
+    whole = _WHOLE | {"occurrence"} if split else _WHOLE
+    for name in COLUMNS:
+        entries = len(columns[name])
+        if entries != n and (entries or name in whole):
             raise MalformedRequest(
-                f"events.{name}: has {len(values)} entries, and events.kind has {n}; "
+                f"events.{name}: has {entries} entries, and events.kind has {n}; "
                 f"it must have as many{'' if name in whole else ', or none'}"
             )
-        if name == "occurrence" and not split:
-            continue
-        dtype = np.uint64 if name == "duration" else np.int64
-        columns[name] = np.fromiter(values, dtype, n) if len(values) else np.zeros(n, dtype)
-    return columns
+    return {name: columns[name] for name in COLUMNS if name in whole or (len(columns[name]) and name != "occurrence")}
 
 
-def _names(identifiers: Sequence[pb.Identifier]) -> tuple[tuple[Identifier, ...], list[tuple[str, str]]]:
-    """The table, and for each entry (reason, fault), ("", "") where it is sound; a faulty entry's name is never used."""
-    names: list[Identifier] = []
-    faults = []
-    for identifier in identifiers:
-        name, reason, fault = _name(identifier)
-        names.append(name)
-        faults.append((reason, fault))
-    return tuple(names), faults
-
-
-def _name(identifier: pb.Identifier) -> tuple[Identifier, str, str]:
-    match identifier.WhichOneof("value"):
-        case "number":
-            number = identifier.number
-            if number == -1 or not -_MAX_INT - 1 <= number <= _MAX_INT:
-                return 0, "identifier_out_of_range", f"is {number}; an int identifier has 32 bits, and -1 means none"
-            return number, "", ""
-        case "text":
-            if not 0 < len(identifier.text) <= _MAX_NAME_BYTES:
-                fault = f"has {len(identifier.text)} bytes; 1 to {_MAX_NAME_BYTES} are allowed"
-                return "", "name_too_long" if identifier.text else "unnamed", fault
-            try:
-                return identifier.text.decode("utf-8"), "", ""
-            except UnicodeDecodeError as error:
-                return "", "not_utf8", f"is not UTF-8 at byte {error.start}; send text, or a number"
-        case _:
-            return "", "unnamed", "is not set; set number or text"
+def _is_sound(columns: Columns, names: Names, stream: Stream, payloads: tuple[bytes, ...]) -> bool:
+    """Whether no row can be rejected: what `_check` looks for row by row, asked of whole columns."""
+    kind, instruction, index = columns["kind"], columns["instruction"], columns["identifier"]
+    if not names.sound or kind.min() < 1 or kind.max() > _KINDS or index.max() >= len(names):
+        return False
+    lowest = instruction.min()
+    if lowest < NO_INSTRUCTION:
+        return False
+    if lowest == NO_INSTRUCTION and ((instruction == NO_INSTRUCTION) & (kind != _OUTSIDE[0]) & (kind != _OUTSIDE[1])).any():
+        return False
+    if names.numbers and (names.number[index] & (kind != _DELEGATE)).any():
+        return False
+    return (
+        ("chain" not in columns or columns["chain"].max() <= _MAX_CHAIN)
+        and ("clock" not in columns or columns["clock"].max() < len(stream.clocks))
+        and ("metadata" not in columns or columns["metadata"].max() < len(payloads))
+        and max(map(len, payloads)) <= _MAX_METADATA_BYTES
+    )
 
 
 def _check(
-    columns: dict[str, NDArray[Any]],
+    columns: Columns,
     sieve: _Sieve,
-    name_faults: list[tuple[str, str]],
+    names: Names,
     stream: Stream,
     payloads: tuple[bytes, ...],
 ) -> None:
@@ -144,56 +145,63 @@ def _check(
         return lambda row: f"events.{column}[{row}]: is {int(columns[column][row])}; {rule}"
 
     sieve.reject((kind < 1) | (kind > len(EventKind)), "unknown_kind", found("kind", "it must be one of EventKind"))
-    unknown = index >= len(name_faults)
-    rule = f"request.identifiers has {len(name_faults)} entries; send the whole table with every request"
+    unknown = index >= len(names)
+    rule = f"request.identifiers has {len(names)} entries; send the whole table with every request"
     sieve.reject(unknown, "identifier_index", found("identifier", rule))
-    if any(reason for reason, _ in name_faults):
-        _check_names(index, unknown, sieve, name_faults)
-    bad = (instruction < NO_INSTRUCTION) | ((instruction == NO_INSTRUCTION) & np.isin(kind, (EventKind.CALL, EventKind.SCOPE)))
+    if not names.sound:
+        _check_names(index, unknown, sieve, names.faults)
+    bad = (instruction < NO_INSTRUCTION) | ((instruction == NO_INSTRUCTION) & ~np.isin(kind, _OUTSIDE))
     sieve.reject(bad, "no_instruction", found("instruction", "a CALL or SCOPE is of an instruction, from 0; else send -1"))
-    sieve.reject(columns["chain"] > _MAX_CHAIN, "chain_out_of_range", found("chain", f"it must be 0 to {_MAX_CHAIN}"))
-    clocks = len(stream.clocks)
-    sieve.reject(columns["clock"] >= clocks, "clock_index", found("clock", f"the stream has {clocks} clocks"))
-    sieve.reject(
-        columns["metadata"] >= len(payloads), "metadata_index", found("metadata", f"the table has {len(payloads) - 1}")
-    )
+    if "chain" in columns:
+        bad = columns["chain"] > _MAX_CHAIN
+        sieve.reject(bad, "chain_out_of_range", found("chain", f"it must be 0 to {_MAX_CHAIN}"))
+    if "clock" in columns:
+        clocks = len(stream.clocks)
+        sieve.reject(columns["clock"] >= clocks, "clock_index", found("clock", f"the stream has {clocks} clocks"))
+    if "metadata" in columns:
+        _check_metadata(columns["metadata"], sieve, payloads, found)
+    _check_numbers(columns, sieve, names)
+
+
+def _check_metadata(
+    index: NDArray[np.int64], sieve: _Sieve, payloads: tuple[bytes, ...], found: Callable[[str, str], Callable[[int], str]]
+) -> None:
+    sieve.reject(index >= len(payloads), "metadata_index", found("metadata", f"the table has {len(payloads) - 1}"))
     large = np.array([len(payload) > _MAX_METADATA_BYTES for payload in payloads], np.bool_)
     if large.any():
-        reachable = np.minimum(columns["metadata"], len(payloads) - 1)
-        sieve.reject(
-            large[reachable], "metadata_too_large", found("metadata", f"that entry is over {_MAX_METADATA_BYTES} bytes")
-        )
+        rule = f"that entry is over {_MAX_METADATA_BYTES} bytes"
+        sieve.reject(large[np.minimum(index, len(payloads) - 1)], "metadata_too_large", found("metadata", rule))
 
 
 def _check_names(
-    index: NDArray[np.int64], unknown: NDArray[np.bool_], sieve: _Sieve, name_faults: list[tuple[str, str]]
+    index: NDArray[np.int64], unknown: NDArray[np.bool_], sieve: _Sieve, faults: tuple[tuple[str, str], ...]
 ) -> None:
     safe = np.where(unknown, 0, index)
-    for reason in dict.fromkeys(reason for reason, _ in name_faults if reason):
-        faulty = np.array([found == reason for found, _ in name_faults], np.bool_)
+    for reason in dict.fromkeys(reason for reason, _ in faults if reason):
+        faulty = np.array([found == reason for found, _ in faults], np.bool_)
         sieve.reject(
             faulty[safe] & ~unknown,
             reason,
-            lambda row: f"identifiers[{int(index[row])}], used by event {row}: {name_faults[int(index[row])][1]}",
+            lambda row: f"identifiers[{int(index[row])}], used by event {row}: {faults[int(index[row])][1]}",
         )
 
 
-def _check_numbers(columns: dict[str, NDArray[Any]], sieve: _Sieve, names: tuple[Identifier, ...]) -> None:
+def _check_numbers(columns: Columns, sieve: _Sieve, names: Names) -> None:
     """Only delegates go by numbers; to be called when rows with an unknown or faulty name are out."""
-    numbers = np.array([isinstance(name, int) for name in names] or [False], np.bool_)
-    index = np.minimum(columns["identifier"], len(numbers) - 1)
+    index = np.minimum(columns["identifier"], len(names.number) - 1)
     sieve.reject(
-        (columns["kind"] != EventKind.DELEGATE) & numbers[index],
+        (columns["kind"] != EventKind.DELEGATE) & names.number[index],
         "numeric_name",
         lambda row: f"identifiers[{int(index[row])}], used by event {row}: is a number; only a DELEGATE event goes by one",
     )
 
 
-def _starts(delta: NDArray[np.int64], clock: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _starts(delta: NDArray[Any], clock: NDArray[Any] | None, clocks: int) -> NDArray[np.uint64]:
     """Start ticks: running sums per clock, modulo 2^64. Rows that are rejected count too: the next delta builds on them."""
-    steps = delta.view(np.uint64)
-    if not clock.any():
+    steps = delta.astype(np.int64, copy=False).view(np.uint64)
+    if clock is None or not clock.any():
         return np.cumsum(steps, dtype=np.uint64)
+    clock = np.minimum(clock.astype(np.int64), clocks)  # beyond: rejected rows
     start = np.zeros(len(steps), np.uint64)
     for index in np.unique(clock):
         rows = clock == index

@@ -15,7 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
 
@@ -23,6 +23,7 @@ from otel_bridge.errors import MalformedRequest
 from otel_bridge.spool.protocol import Spool
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.admission import Admitted, BuildOf, Receipt, Rules, admit_etdump, admit_events
+from otel_bridge.wire.frame import Frame
 
 SENT_KEY = "otel-bridge-sent-unix-ns"
 """gRPC metadata key and HTTP header that tells when this attempt was sent."""
@@ -32,7 +33,7 @@ ADMIT_OFF_LOOP_BYTES = 65_536
 
 _MAX_SENT_NS = 2**63
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=Message | Frame)
 T = TypeVar("T")
 
 
@@ -139,9 +140,9 @@ class Intake:
         )
 
     def _admit_events(self, body: bytes, receipt: Receipt) -> Admitted:
-        request = parse(pb.ExportEventsRequest, body)
+        frame = parse(Frame, body)
         first = self._receipts.first(body, receipt)
-        return admit_events(request, body, first.receipt, self._rules, first.bind(self._build_of))
+        return admit_events(frame, body, first.receipt, self._rules, first.bind(self._build_of))
 
     def _admit_etdump(self, body: bytes, receipt: Receipt) -> Admitted:
         request = parse(pb.UploadETDumpRequest, body)
@@ -161,7 +162,7 @@ class Intake:
 def parse(message: type[M], body: bytes) -> M:
     """The message in the bytes. Raises `MalformedRequest`."""
     try:
-        return message.FromString(body)
+        return cast("M", message.FromString(body))
     except DecodeError as error:
         raise MalformedRequest(
             f"the body of {len(body)} bytes is no {message.DESCRIPTOR.full_name}: {error}; "

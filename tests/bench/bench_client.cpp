@@ -1,6 +1,6 @@
 // What an event costs the executing thread: RingTracer beside ETDumpGen, the same calls, in turns.
 //
-//   bench_client MODEL.pte    prints one line of JSON: a list of [name, unit, subject, values...]
+//   bench_client MODEL.pte [ROUNDS EXECUTIONS]    prints one line of JSON: a list of [name, unit, subject, values...]
 #include <executorch/devtools/etdump/etdump_flatcc.h>
 #include <executorch/extension/module/module.h>
 #include <executorch/extension/tensor/tensor.h>
@@ -22,8 +22,8 @@ using executorch::extension::Module;
 using executorch::runtime::EventTracer;
 
 constexpr int kEvents = 4000;
-constexpr int kRounds = 25;
-constexpr int kExecutions = 300;
+int rounds = 25;
+size_t executions = 300;  // of the model, a round
 
 struct Large {
   static constexpr otel_bridge::RingSizes kSizes = {1U << 13, 512, 16384, 1U << 19, 1024, 512};
@@ -132,7 +132,7 @@ void measure_calls(unsigned char* buffer, size_t size) {
   otel_bridge::Encoder encoder(ring, info);
   for (const auto& subject : kSubjects) {
     std::vector<double> theirs, ours, encoding;
-    for (int round = -2; round < kRounds; ++round) {
+    for (int round = -2; round < rounds; ++round) {
       auto dump = std::make_unique<ETDumpGen>();
       dump->create_event_block("Execute");
       dump->set_chain_debug_handle(0, 3);
@@ -176,10 +176,10 @@ bool measure_model(const char* path, unsigned char* buffer, size_t size) {
   otel_bridge::Encoder encoder(ring, info);
   std::vector<double> values[3];
   double events = 0, request_bytes = 0, dump_bytes = 0;
-  for (int round = -2; round < kRounds; ++round) {
+  for (int round = -2; round < rounds; ++round) {
     Module* const modules[3] = {&bare, &dumped, &traced};
     std::vector<double> spent[3];
-    for (int k = 0; k < kExecutions; ++k) {
+    for (size_t k = 0; k < executions; ++k) {
       for (int i = 0; i < 3; ++i) {
         const int64_t begin = now_ns();
         if (!modules[i]->forward(input).ok()) {
@@ -189,8 +189,8 @@ bool measure_model(const char* path, unsigned char* buffer, size_t size) {
       }
     }
     for (int i = 0; round >= 0 && i < 3; ++i) {
-      std::nth_element(spent[i].begin(), spent[i].begin() + kExecutions / 2, spent[i].end());
-      values[i].push_back(spent[i][kExecutions / 2]);
+      std::nth_element(spent[i].begin(), spent[i].begin() + static_cast<std::ptrdiff_t>(executions / 2), spent[i].end());
+      values[i].push_back(spent[i][executions / 2]);
     }
     const auto result = dump.get_etdump_data();  // a dump that is never taken grows without bound
     std::free(result.buf);
@@ -216,8 +216,15 @@ bool measure_model(const char* path, unsigned char* buffer, size_t size) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
+  if (argc != 2 && argc != 4) {
     return 2;
+  }
+  if (argc == 4) {
+    rounds = std::atoi(argv[2]);
+    executions = std::strtoul(argv[3], nullptr, 10);
+    if (rounds < 1 || executions < 1) {
+      return 2;
+    }
   }
   std::vector<unsigned char> buffer(1 << 16);
   executorch::runtime::pal_init();

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rounds import ratio, spread, take_turns
+from rounds import Figure, ratio, spread, take_turns
 
 from otel_bridge.etdump.read import read
 from otel_bridge.etdump.reference import read_reference
@@ -12,9 +12,10 @@ XNNPACK = Path(__file__).parents[1] / "fixtures" / "xnnpack"
 STREAM = Stream(stream_id=bytes(range(16)))
 
 
-def main() -> None:
+def main() -> list[Figure]:
     """Measure one large capture and one of a single inference."""
-    print("ns per event, median (min..max)")
+    figures = []
+    print("  ns per event, median (min..max)")
     for capture in ("run100.etdp", "run.etdp"):
         data = (XNNPACK / capture).read_bytes()
         events = len(read(data, STREAM).batch)
@@ -24,3 +25,5 @@ def main() -> None:
             f"  {capture:12} {events:5} events   fast {spread(took['fast'])}   reference {spread(took['reference'])}"
             f"   fast reader {ratio(took['reference'], took['fast']):.1f}x faster"
         )
+        figures += [Figure(f"{capture}/{name}", "ns/event", values) for name, values in took.items()]
+    return figures

@@ -1,8 +1,9 @@
 """
 What a span costs end to end: CPU of a real `otel-bridge serve` process, from gRPC request to OTLP request, per span.
 
-A sink process takes the spans and counts bytes; this process sends pre-serialised requests, a few in flight. CPU is user and
-system time of the bridge process over the spans that it was given, after a warm-up. The spread is over rounds of one run.
+A sink process takes the spans; this process sends pre-serialised requests, a few in flight. CPU is user and system time of the
+bridge process over the spans that it was given, after a warm-up. Sizes take turns in every round. What the sink last took in a
+round is compared, span by span, with what the same requests give when they are resolved here.
 """
 
 import asyncio
@@ -11,60 +12,43 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import httpx
-from bench_spans import FIXTURES, prepare
-from rounds import spread
+from loads import RULES, mapping_file, prepare, requests_of
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from rounds import Figure, ratio, spread
 from support.processes import free_ports
 
-from otel_bridge.mapping.source import read_source
-from otel_bridge.model.events import EventBatch, concatenate
-from otel_bridge.model.stream import Anchor, Clock
+from otel_bridge.spans.assemble import assemble
 from otel_bridge.v1 import mapping_pb2, mapping_pb2_grpc, profiling_pb2
-from otel_bridge.wire.codec import request_of
+from otel_bridge.wire.admission import Receipt, admit_events
+from otel_bridge.wire.frame import Frame
 
-EVENTS = (64, 256, 1024)
+MODEL, CAPTURE = "xnn_transformer", "run10.etdp"
+EVENTS = (16, 64, 256, 1024, 8192)
 ROUNDS = 5
 IN_FLIGHT = 8
-SPANS_A_ROUND = 100_000
+SPANS_A_ROUND = 60_000
 SINK = """
 import sys, grpc
 from concurrent import futures
 class Sink(grpc.GenericRpcHandler):
+    last = b""
     def service(self, details):
-        return grpc.unary_unary_rpc_method_handler(lambda body, context: b"")
+        return grpc.unary_unary_rpc_method_handler(self.tell if details.method == "/bench/Last" else self.take)
+    def take(self, body, context):
+        self.last = body
+        return b""
+    def tell(self, body, context):
+        return self.last
 server = grpc.server(futures.ThreadPoolExecutor(2), options=[("grpc.max_receive_message_length", 1 << 26)])
 server.add_generic_rpc_handlers((Sink(),))
 server.add_insecure_port("127.0.0.1:" + sys.argv[1])
 server.start()
 server.wait_for_termination()
 """
-
-
-def requests_of(events: int) -> list[bytes]:
-    """Sixteen distinct requests of about so many events each, of real inferences, one device each."""
-    whole, _ = prepare("xnnpack", "run100.etdp")
-    made = []
-    for device in range(16):
-        batch = _cut(concatenate([whole, whole]), events)
-        clock = Clock(anchor=Anchor(0, 10**18))
-        stream = replace(batch.streams[0], stream_id=bytes([device + 1]) * 16, clocks=(clock,))
-        batch = replace(batch, streams=(stream,), blocks=tuple(replace(block, stream=0) for block in batch.blocks))
-        made.append(request_of(batch).SerializeToString())
-    return made
-
-
-def _cut(batch: EventBatch, events: int) -> EventBatch:
-    """The first blocks that hold about so many events."""
-    blocks = int((batch.bounds <= events).sum()) - 1
-    rows = int(batch.bounds[blocks])
-    names = ("kind", "instruction", "chain", "name", "start", "duration", "clock", "metadata")
-    columns = {name: getattr(batch, name)[:rows] for name in names}
-    blocks_kept = tuple(replace(block, position=position) for position, block in enumerate(batch.blocks[:blocks]))
-    return replace(batch, blocks=blocks_kept, bounds=batch.bounds[: blocks + 1], **columns)
 
 
 async def _send(address: str, requests: list[bytes], count: int) -> int:
@@ -106,12 +90,10 @@ def _settle(http: str, events: int) -> None:
         time.sleep(0.02)
 
 
-def main() -> None:
+def main() -> list[Figure]:
     """CPU per span at several sizes of a request."""
     print(
-        "us of CPU per span in the bridge process, median (min..max) of",
-        ROUNDS,
-        "rounds; 8 requests in flight; gRPC in and out",
+        f"  us of CPU a span in the bridge process, median (min..max) of {ROUNDS} rounds; {IN_FLIGHT} requests in flight; gRPC"
     )
     with tempfile.TemporaryDirectory() as directory:
         grpc_port, http_port, sink_port = free_ports(3)
@@ -124,31 +106,67 @@ def main() -> None:
             stdout=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            _measure(bridge.pid, f"127.0.0.1:{grpc_port}", f"127.0.0.1:{http_port}")
+            addresses = [f"127.0.0.1:{port}" for port in (grpc_port, http_port, sink_port)]
+            return _measure(bridge.pid, *addresses)
         finally:
             for process in (bridge, sink):
                 process.terminate()
                 process.wait()
 
 
-def _measure(pid: int, address: str, http: str) -> None:
-    file = read_source((FIXTURES / "xnnpack" / "model.etrecord").read_bytes())
-    file.name, file.version = "xnnpack", "1"
-    with grpc.insecure_channel(address) as channel:
-        grpc.channel_ready_future(channel).result(timeout=30)
-        mapping_pb2_grpc.MappingServiceStub(channel).PutMapping(mapping_pb2.PutMappingRequest(file=file))
+def _measure(pid: int, address: str, http: str, sink: str) -> list[Figure]:
+    build = _put_mapping(address)
+    requests = {events: requests_of(MODEL, CAPTURE, events, build) for events in EVENTS}
+    expected = {events: _spans_of(requests[events], build) for events in EVENTS}
     sent = 0
     for events in EVENTS:
-        requests = requests_of(events)
-        size = sum(map(len, requests)) / len(requests)
-        sent += asyncio.run(_send(address, requests, 32))
+        sent += asyncio.run(_send(address, requests[events], 32))
         _settle(http, sent)
-        costs, rates = [], []
-        for _ in range(ROUNDS):
+    costs: dict[int, list[float]] = {events: [] for events in EVENTS}
+    rates: dict[int, list[float]] = {events: [] for events in EVENTS}
+    for _ in range(ROUNDS):
+        for events in EVENTS:
             cpu, begin = _cpu_s(pid), time.perf_counter()
-            accepted = asyncio.run(_send(address, requests, SPANS_A_ROUND // events))
+            accepted = asyncio.run(_send(address, requests[events], SPANS_A_ROUND // events))
             sent += accepted
             _settle(http, sent)
-            costs.append((_cpu_s(pid) - cpu) / accepted * 1e6)
-            rates.append(accepted / (time.perf_counter() - begin))
-        print(f"  {events:5} events a request ({size:,.0f} B)   {spread(costs, '.2f')} us   {spread(rates, ',.0f')} spans/s")
+            costs[events].append((_cpu_s(pid) - cpu) / accepted * 1e6)
+            rates[events].append(accepted / (time.perf_counter() - begin))
+            _check_sample(sink, expected[events])
+    for events in EVENTS:
+        size = sum(map(len, requests[events])) / len(requests[events])
+        print(
+            f"    {events:5} events a request ({size:,.0f} B)   {spread(costs[events], '.2f')} us   "
+            f"{spread(rates[events], ',.0f')} spans/s   {ratio(costs[events], costs[EVENTS[-1]]):.1f}x the largest request's"
+        )
+    return [Figure(f"{events}/cpu", "us/span", costs[events]) for events in EVENTS] + [
+        Figure(f"{events}/rate", "spans/s", rates[events]) for events in EVENTS
+    ]
+
+
+def _put_mapping(address: str) -> str:
+    with grpc.insecure_channel(address) as channel:
+        grpc.channel_ready_future(channel).result(timeout=30)
+        put = mapping_pb2_grpc.MappingServiceStub(channel).PutMapping(mapping_pb2.PutMappingRequest(file=mapping_file(MODEL)))
+    return put.build_id
+
+
+def _spans_of(requests: list[bytes], build: str) -> set[bytes]:
+    """The spans that these requests give, serialised."""
+    _, stages = prepare(MODEL, CAPTURE)
+    receipt = Receipt(time.time_ns())
+    batches = [admit_events(Frame.FromString(body), body, receipt, RULES, lambda *_: build).batch for body in requests]
+    return {span for batch in batches for payload in assemble(stages.run(batch), 1 << 20) for span in _spans(payload.data)}
+
+
+def _spans(data: bytes) -> list[bytes]:
+    request = ExportTraceServiceRequest.FromString(data)
+    scopes = [scope for resource in request.resource_spans for scope in resource.scope_spans]
+    return [span.SerializeToString(deterministic=True) for scope in scopes for span in scope.spans]
+
+
+def _check_sample(sink: str, expected: set[bytes]) -> None:
+    with grpc.insecure_channel(sink, options=[("grpc.max_receive_message_length", 1 << 26)]) as channel:
+        arrived = _spans(channel.unary_unary("/bench/Last")(b"", timeout=10))
+    if not arrived or not expected.issuperset(arrived):
+        raise SystemExit("the sink took spans that these requests do not give")

@@ -8,27 +8,18 @@ The SDK is handed what the bridge found: resolving costs it nothing.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
+from loads import prepare
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
-from rounds import ratio, spread, take_turns
+from rounds import Figure, ratio, spread, take_turns
 
-from otel_bridge.etdump.read import read
-from otel_bridge.mapping.cache import CompiledMappings
-from otel_bridge.mapping.memory import MemoryRegistry
-from otel_bridge.mapping.source import read_source
-from otel_bridge.metadata.table import Decoders
-from otel_bridge.model.events import EventBatch
-from otel_bridge.model.stream import ModelRef, Stream
-from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spans.assemble import assemble
 from otel_bridge.spans.reference import build
 from otel_bridge.spans.scene import Scene
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 LIMIT_BYTES = 1 << 20
 
 
@@ -45,15 +36,6 @@ class Collected(SpanExporter):
         return SpanExportResult.SUCCESS
 
 
-def prepare(model: str, capture: str) -> tuple[EventBatch, Stages]:
-    """A capture as a batch, and stages that know its mapping."""
-    registry = MemoryRegistry()
-    put = registry.put("", read_source((FIXTURES / model / "model.etrecord").read_bytes()))
-    stream = Stream(stream_id=bytes(range(16)), model=ModelRef(model, "1"), build=put.build_id, ended_ns=10**18)
-    batch = read((FIXTURES / model / capture).read_bytes(), stream).batch
-    return batch, Stages(CompiledMappings(registry, 1 << 20), Decoders(), 1 << 26)
-
-
 def by_sdk(scene: Scene) -> bytes:
     """The same spans through the SDK, without parents: they would only make it slower."""
     collected = Collected()
@@ -67,9 +49,10 @@ def by_sdk(scene: Scene) -> bytes:
     return encode_spans(collected.spans).SerializeToString()
 
 
-def main() -> None:
-    """Two captures: one of a mapped backend, one of XNNPACK."""
-    print("ns per span, median (min..max)")
+def main() -> list[Figure]:
+    """Three captures: two of XNNPACK, one of a mapped backend."""
+    figures = []
+    print("  ns per span, median (min..max)")
     for model, capture in (("xnnpack", "run100.etdp"), ("xnn_transformer", "run10.etdp"), ("toy_backend_int", "run10.etdp")):
         batch, stages = prepare(model, capture)
         scene = stages.run(batch)
@@ -82,3 +65,5 @@ def main() -> None:
         shown = "   ".join(f"{name} {spread(values)}" for name, values in took.items())
         faster = ratio(took["SDK"], took["templates"])
         print(f"  {model:16} {len(batch):5} spans   {shown}   templates {faster:.0f}x faster than the SDK")
+        figures += [Figure(f"{model}/{name}", "ns/span", values) for name, values in took.items()]
+    return figures

@@ -1,23 +1,38 @@
-"""Run every benchmark beside this file, in order of name: each `bench_*.py` with a `main()`, which prints what it measured."""
+"""
+Run every benchmark beside this file, in order of name: each `bench_*.py` with a `main()`, which prints what it measured.
 
+    run.py [--json FILE] [WORD ...]   all, or those whose names hold one of the words; FILE gets every value of every round
+"""
+
+import argparse
 import importlib
+import json
+import os
+import platform
 import sys
 from pathlib import Path
 
 
 def main() -> None:
     """All benchmarks, or those whose names hold one of the given words."""
+    parser = argparse.ArgumentParser(description="Speeds, as ratios in one run.")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every measured value there")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="run only benchmarks whose names hold one of these")
+    asked = parser.parse_args()
     folder = Path(__file__).parent
     sys.path.insert(0, str(folder))
     sys.path.insert(1, str(folder.parent))  # for `support`
-    wanted = sys.argv[1:]
+    figures = {}
     for path in sorted(folder.glob("bench_*.py")):
-        if wanted and not any(word in path.stem for word in wanted):
+        name = path.stem.removeprefix("bench_")
+        if asked.words and not any(word in name for word in asked.words):
             continue
-        benchmark = importlib.import_module(path.stem)
-        if hasattr(benchmark, "main"):
-            print(f"== {path.stem.removeprefix('bench_')}", flush=True)
-            benchmark.main()
+        print(f"== {name}", flush=True)
+        for figure in importlib.import_module(path.stem).main():
+            figures[f"{name}/{figure.name}"] = {"unit": figure.unit, "values": list(figure.values)}
+    if asked.json:
+        machine = {"python": platform.python_version(), "processors": os.cpu_count(), "machine": platform.machine()}
+        asked.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -252,10 +252,10 @@ def test_spans_to_a_back_end(cli: Callable[..., Any], capture: Path, sink: OtlpS
     assert cli(*arguments, "--otlp-endpoint", base).code == 0
     received = sink.received[-1]
     assert (received.transport, received.path, received.headers["x-key"]) == ("http", "/v1/traces", "value")
-    sink.answers += [Answer.partial(2, "too many"), Answer.http_failure(400, "no")]
+    sink.answers += [Answer.partial(2, "too many"), Answer.http_failure(403, "no")]
     done = cli(*arguments, "--otlp-endpoint", base)
     assert (done.code, done.err.splitlines()[-1]) == (1, "Error: the back end refused 2 of 9 spans")
-    assert "400" in cli(*arguments, "--otlp-endpoint", base).error
+    assert "403" in cli(*arguments, "--otlp-endpoint", base).error
 
 
 @pytest.mark.parametrize("arguments", [("replay", "--output", "-", "--mapping"), ("inspect", "--format", "csv", "--mapping")])

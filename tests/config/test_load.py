@@ -1,5 +1,6 @@
 """Where settings come from, and what is said of those that cannot be obeyed."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,6 +159,31 @@ def test_client_key_and_certificate_come_together(tmp_path: Path) -> None:
     assert refusal(None, export__client_certificate=pem, **secure) == (
         "export.client_certificate is set, but export.client_key is not: give both, or neither"
     )
+
+
+def test_zstd_is_for_http() -> None:
+    """For gRPC zstd is refused: it has none."""
+    assert refusal(None, export__compression="zstd") == (
+        "export.compression is zstd, which gRPC does not have: use gzip, or export.protocol http/protobuf"
+    )
+    assert load(None, {"export.compression": "zstd", "export.protocol": "http/protobuf"}).export.compression == "zstd"
+
+
+def test_one_authorization(tmp_path: Path) -> None:
+    """A token from a file and a header that says the same are refused together."""
+    token = tmp_path / "token"
+    token.write_text("t")
+    assert refusal(None, export__token_file=token, export__headers={"Authorization": "Basic x"}) == (
+        "export.token_file and the header authorization of export.headers are one thing: give one of them"
+    )
+
+
+def test_endless_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retries may go on for ever, by file and by environment; what is no number may not be meant."""
+    assert load(None).export.retry_max_elapsed_s == math.inf
+    monkeypatch.setenv("OTEL_BRIDGE_EXPORT__RETRY_MAX_ELAPSED_S", "inf")
+    assert load(None, {"export.timeout_ms": 1}).export.retry_max_elapsed_s == math.inf
+    assert "must be at least 0" in refusal(None, export__retry_max_elapsed_s=math.nan)
 
 
 def test_certificates_need_tls(tmp_path: Path) -> None:

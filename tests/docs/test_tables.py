@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import click
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -18,8 +19,10 @@ from otel_bridge.backends.backend import TimeQuality
 from otel_bridge.backends.table import CALL_ONLY, WITH_RULES, read
 from otel_bridge.cli.main import otel_bridge
 from otel_bridge.config.bridge import SECTIONS
+from otel_bridge.config.sections import SpoolConfig
 from otel_bridge.etdump.result import Rejection
-from otel_bridge.export.protocol import TOO_LARGE
+from otel_bridge.export.isolate import BOUNDS
+from otel_bridge.export.protocol import PARTIAL_SUCCESS
 from otel_bridge.mapping.source import read_source
 from otel_bridge.metadata.builtin import BUILTIN
 from otel_bridge.metadata.table import ENTRY_POINTS
@@ -182,6 +185,14 @@ def test_commands() -> None:
         assert set(commands_of(group)) <= set(re.findall(r"\w+", rows[name]))
 
 
+def test_durabilities_of_the_spool() -> None:
+    """The table has each word of the setting, in its order."""
+    words = get_args(get_args(SpoolConfig.__annotations__["durability"])[0])
+    assert [row["spool.durability"] for row in table(OPERATIONS, "spool.durability", "survives", "an answer waits for")] == [
+        *words
+    ]
+
+
 def test_reasons_of_events_that_waited() -> None:
     """The table of instruments and the section on parking name bounds; the lot has those."""
     limits = {each.name.removeprefix("max_") for each in fields(LotLimits)} - {"age_s", "builds"}
@@ -250,22 +261,23 @@ def test_reasons_of_dropped_events() -> None:
     told = {row["reason"] for row in table(OPERATIONS, "reason", "when")}
     given = {
         call.args[1].value
-        for room in ("pipeline", "app")
+        for room in ("pipeline", "app", "spool")
         for call in calls_in(ROOT / "otel_bridge" / room)
         if isinstance(call.func, ast.Attribute) and call.func.attr == "dropped" and isinstance(call.args[1], ast.Constant)
     }
-    assert told == given | {errors.ExportRejected.reason, errors.BackEndUnavailable.reason, TOO_LARGE}
+    given |= {errors.ExportRejected.reason, errors.BackEndUnavailable.reason, *BOUNDS, PARTIAL_SUCCESS}
+    assert told == given
 
 
 def reasons_of_columns() -> set[str]:
-    """The reasons that wire/columns.py gives: to `reject`, and as second entry of what `_name` returns."""
-    path = ROOT / "otel_bridge" / "wire" / "columns.py"
+    """The reasons that wire/columns.py gives to `reject`, and wire/names.py as second entry of what `_name` returns."""
+    path, names = (ROOT / "otel_bridge" / "wire" / name for name in ("columns.py", "names.py"))
     rejected = {
         str(call.args[1].value)
         for call in calls_in(path)
         if isinstance(call.func, ast.Attribute) and call.func.attr == "reject" and isinstance(call.args[1], ast.Constant)
     }
-    (name,) = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef) and node.name == "_name"]
+    (name,) = [node for node in ast.parse(names.read_text()).body if isinstance(node, ast.FunctionDef) and node.name == "_name"]
     returned = {
         str(leaf.value)
         for node in ast.walk(name)

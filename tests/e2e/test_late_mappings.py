@@ -77,9 +77,10 @@ def test_all_arrive_once_and_exact(sink: OtlpSink, tmp_path: Path) -> None:
 
 
 def test_what_has_no_room_goes_on_and_is_counted(sink: OtlpSink, tmp_path: Path) -> None:
-    """Over a bound events are emitted as `no_mapping`, counted to the event; the others still wait, and a stop lets them go."""
+    """Over a bound events are emitted as `no_mapping`, counted to the event; a stop lets the others go that are in memory."""
     room = 90 * (DELEGATED + 2)
-    with running(tmp_path, sink, PARKING__POLICY="park", PARKING__MAX_EVENTS=str(room)) as service:
+    settings = {"PARKING__POLICY": "park", "PARKING__MAX_EVENTS": str(room), "SPOOL__DURABILITY": "memory"}
+    with running(tmp_path, sink, **settings) as service:
         for number in range(REQUESTS):
             service.profiling.ExportEvents(an_inference(number))
         service.process.wait_until(lambda: service.ledger().emitted == EVENTS - room)

@@ -77,8 +77,8 @@ def test_a_stop_turns_balancers_away_first(sink: OtlpSink, tmp_path: Path) -> No
 
 
 def test_a_stop_waits_for_nobody_for_ever(sink: OtlpSink, tmp_path: Path) -> None:
-    """Neither an upload that never ends nor a back end that is away keeps the bridge from stopping; what is lost is told."""
-    with running(tmp_path, sink, SERVER__DRAIN_S="0.5", **SOON) as service:
+    """Neither an upload that never ends nor a back end that is away keeps it from stopping; what memory alone held is told."""
+    with running(tmp_path, sink, SERVER__DRAIN_S="0.5", SPOOL__DURABILITY="memory", **SOON) as service:
         sink.answer = AWAY
         for sequence in range(3):
             service.profiling.ExportEvents(an_inference(sequence))
@@ -117,7 +117,7 @@ def test_a_back_end_that_comes_back(sink: OtlpSink, tmp_path: Path) -> None:
 def test_a_back_end_that_refuses(sink: OtlpSink, tmp_path: Path) -> None:
     """What the back end refuses for good is dropped and counted with the reason; what comes after it is emitted."""
     with running(tmp_path, sink) as service:
-        sink.answers += [Answer.grpc_failure(grpc.StatusCode.INVALID_ARGUMENT, "not today")]
+        sink.answers += [Answer.grpc_failure(grpc.StatusCode.PERMISSION_DENIED, "not today")]
         service.profiling.ExportEvents(an_inference(0))
         service.settle()
         service.profiling.ExportEvents(an_inference(1))

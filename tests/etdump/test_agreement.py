@@ -12,6 +12,8 @@ from support.batches import differences
 from support.etdump_writer import AllocationEvent, DebugEvent, EmptyEvent, Event, ProfileEvent, RunData, write_etdump
 
 from otel_bridge.errors import MalformedETDump
+from otel_bridge.etdump.bulk import read_at_once
+from otel_bridge.etdump.limits import open_frame
 from otel_bridge.etdump.read import read
 from otel_bridge.etdump.reference import read_reference
 from otel_bridge.etdump.result import ETDump
@@ -82,6 +84,34 @@ BASES = [
 def test_readers_agree_on_captures(capture: Path) -> None:
     """Both readers make the same batch of what a runtime wrote."""
     assert isinstance(agreed_outcome(capture.read_bytes()), ETDump)
+    assert read_at_once(open_frame(capture.read_bytes()), STREAM) is not None
+
+
+@given(dumps)
+@settings(deadline=None)
+def test_a_sound_file_is_never_left_to_the_plain_reader(data: bytes) -> None:
+    """What the writer wrote shares nothing and leads nowhere else: the reader of large files takes all of it."""
+    assert read_at_once(open_frame(data), STREAM) is not None
+
+
+def test_texts_that_all_share_are_copied_once() -> None:
+    """A file may refer to one long name a thousand times, or to one payload: what that claims is more than the file."""
+    long = ProfileEvent(name="n" * 4000, chain=-1, metadata=b"m" * 4000, start=1, end=2)
+    short = ProfileEvent(name="n", chain=-1, metadata=b"m", start=1, end=2)
+    data = bytearray(write_etdump([RunData("Execute", [long, *[short] * 300])]))
+    for text in (b"n", b"m"):
+        target = data.index(text * 4000) - 4
+        length = struct.pack("<I", 1) + text
+        for at in range(0, target, 4):  # every reference to a short text leads to the long one, which stands behind all
+            led = at + int.from_bytes(data[at : at + 4], "little")
+            if data[led : led + 5] == length:
+                struct.pack_into("<I", data, at, target - at)
+    outcome = agreed_outcome(bytes(data))
+    assert isinstance(outcome, ETDump)
+    assert len(outcome.batch) == 301
+    assert outcome.batch.names == ("n" * 4000,)
+    assert outcome.batch.payloads == (b"", b"m" * 4000)
+    assert read_at_once(open_frame(bytes(data)), STREAM) is not None
 
 
 @given(dumps)
@@ -147,6 +177,7 @@ def test_readers_agree_on_noise_behind_the_identifier(noise: bytes, size_prefixe
 def agreed_outcome(data: bytes) -> ETDump | MalformedETDump:
     """What both readers make of a file, after the check that they do agree."""
     fast, reference = _outcome(read, data), _outcome(read_reference, data)
+    _check_at_once(data, fast)
     if isinstance(fast, ETDump):
         assert isinstance(reference, ETDump), f"only the fast reader accepts it; the other says: {reference}"
         assert differences(fast.batch, reference.batch) == []
@@ -156,6 +187,19 @@ def agreed_outcome(data: bytes) -> ETDump | MalformedETDump:
         # In this alone the fast reader is stricter: it reads a table in one go, and a vtable whole.
         assert re.search("its fields overlap|a vtable, byte [0-9]+: it passes the end", str(fast))
     return fast
+
+
+def _check_at_once(data: bytes, fast: ETDump | MalformedETDump) -> None:
+    """The reader of large files, which takes files of any size, leaves this one alone or makes the same of it."""
+    try:
+        at_once = read_at_once(open_frame(data), STREAM)
+    except MalformedETDump:
+        return
+    if at_once is not None:
+        assert isinstance(fast, ETDump), f"only the reader of large files accepts it; the other says: {fast}"
+        assert differences(at_once.batch, fast.batch) == []
+        assert (at_once.rejected, at_once.first_rejection) == (fast.rejected, fast.first_rejection)
+        assert list(at_once.rejected) == list(fast.rejected)
 
 
 def _outcome(reader: Callable[[bytes, Stream], ETDump], data: bytes) -> ETDump | MalformedETDump:

@@ -16,7 +16,7 @@ from support.otlp_sink import OtlpSink
 from otel_bridge.errors import BackEndUnavailable, ExportRejected
 from otel_bridge.export.answers import read_retry_after_s
 from otel_bridge.export.otlp_grpc import VERDICTS, Verdict
-from otel_bridge.export.protocol import TOO_LARGE, Sent
+from otel_bridge.export.protocol import EXHAUSTED, INVALID, TOO_LARGE, Sent
 
 Send = Callable[..., Sent]
 
@@ -61,8 +61,31 @@ def test_grpc_codes(send: Send, code: StatusCode) -> None:
     assert f"answered {code.name}: 'no\\nsuch'" in str(error)
     if isinstance(error, BackEndUnavailable):
         assert error.retry_after_s is None
-    if code is StatusCode.RESOURCE_EXHAUSTED:
-        assert error.reason == TOO_LARGE
+    reasons = {StatusCode.RESOURCE_EXHAUSTED: EXHAUSTED, StatusCode.INVALID_ARGUMENT: INVALID}
+    if isinstance(error, ExportRejected):
+        assert error.reason == reasons.get(code, "export_rejected")
+
+
+SIZES = [
+    (StatusCode.RESOURCE_EXHAUSTED, "SERVER: Received message larger than max (5000000 vs. 4194304)"),  # gRPC core
+    (StatusCode.RESOURCE_EXHAUSTED, "grpc: received message after decompression larger than max 4194304"),  # grpc-go
+    (StatusCode.RESOURCE_EXHAUSTED, "gRPC message exceeds maximum size 4194304: 5000000"),  # grpc-java
+    (StatusCode.RESOURCE_EXHAUSTED, "Received message exceeds the maximum configured message size."),  # .NET
+    (
+        StatusCode.OUT_OF_RANGE,
+        "Error, decoded message length too large: found 5000000 bytes, the limit is: 4194304 bytes",
+    ),  # tonic
+]
+
+
+@over_grpc
+@pytest.mark.parametrize(("code", "details"), SIZES, ids=["core", "go", "java", "dotnet", "tonic"])
+def test_words_for_too_large(send: Send, code: StatusCode, details: str) -> None:
+    """What servers say of a message over their limit is read as such; with RetryInfo it is patience that is asked for."""
+    error = failure(send, Answer.grpc_failure(code, details))
+    assert isinstance(error, ExportRejected)
+    assert error.reason == TOO_LARGE
+    assert isinstance(failure(send, Answer.grpc_failure(code, details, retry_after_s=1)), BackEndUnavailable)
 
 
 @over_grpc

@@ -1,6 +1,10 @@
 """What holds for OTLP over gRPC and over HTTP alike, against a real back end."""
 
 import asyncio
+import gzip
+import socket
+import threading
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -8,14 +12,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from grpc import StatusCode
 from support.certificates import Certificates
 from support.otlp_answers import Answer
 from support.otlp_payloads import a_payload
 from support.otlp_sink import OtlpSink
+from support.processes import LOOPBACK
+from support.proxy import Proxy
 
 from otel_bridge import __version__
-from otel_bridge.errors import BackEndUnavailable, ConfigError, ExportRejected
+from otel_bridge.errors import BackEndUnavailable, ConfigError
 from otel_bridge.export.protocol import Exporter, Sent
 
 Build = Callable[..., Exporter]
@@ -33,39 +38,15 @@ def test_bytes_arrive_as_they_are(send: Send, compression: str) -> None:
         assert [span.name for span in sink.spans] == [f"span {number}" for number in range(1, 6)]
 
 
-class CountingProxy:
-    """Forwards connections to a port of loopback and counts the bytes that clients send."""
-
-    def __init__(self, port: int) -> None:
-        self.sent_bytes = 0
-        self._port = port
-        self._connections: list[asyncio.Task[Any]] = []
-
-    async def start(self) -> str:
-        """Listen on the URL that is returned."""
-        self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    async def finish(self) -> None:
-        """Wait for clients to go, then stop."""
-        await asyncio.gather(*self._connections)  # they end when the client closes
-        self._server.close()
-        await self._server.wait_closed()
-
-    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task
-        self._connections.append(task)
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        await asyncio.gather(self._pump(reader, far_writer, count=True), self._pump(far_reader, writer, count=False))
-
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, count: bool) -> None:
-        with suppress(ConnectionError):
-            while chunk := await reader.read(65_536):
-                self.sent_bytes += len(chunk) if count else 0
-                writer.write(chunk)
-            writer.close()
-            await writer.wait_closed()
+@pytest.mark.parametrize("protocol", ["http/protobuf"])
+def test_zstd(send: Send) -> None:
+    """Over HTTP the payload may be zstd, and arrives byte for byte."""
+    payload = a_payload(200, attribute_bytes=500)
+    with OtlpSink() as sink:
+        assert send(sink, payload, compression="zstd") == Sent()
+        (received,) = sink.received
+    assert (received.payload, received.headers["content-encoding"]) == (payload, "zstd")
+    assert int(received.headers["content-length"]) < len(gzip.compress(payload, 1)) < len(payload) // 10
 
 
 def test_gzip_makes_less_traffic(build: Build, protocol: str, run: Run) -> None:
@@ -74,8 +55,8 @@ def test_gzip_makes_less_traffic(build: Build, protocol: str, run: Run) -> None:
 
     async def traffic(sink: OtlpSink, compression: str) -> int:
         endpoint = sink.grpc_endpoint if protocol == "grpc" else sink.http_endpoint
-        proxy = CountingProxy(int(urlsplit(endpoint).port or 0))
-        exporter = build(sink, endpoint=await proxy.start(), compression=compression)
+        proxy = Proxy(int(urlsplit(endpoint).port or 0))
+        exporter = build(sink, endpoint=f"http://{await proxy.start()}", compression=compression)
         await exporter.send(payload)
         await exporter.close()
         await proxy.finish()
@@ -120,6 +101,26 @@ def test_no_answer_in_time(send: Send) -> None:
         sink.answer = Answer(delay_s=30)
         with pytest.raises(BackEndUnavailable):
             send(sink, timeout_ms=100)
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf"])
+def test_an_answer_that_drips(send: Send) -> None:
+    """A back end that answers byte by byte, and is never done, is unavailable after the timeout as one that says nothing."""
+
+    def drip(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):  # until nobody reads any more
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
+            while True:
+                connection.sendall(b"x")
+                time.sleep(0.01)
+
+    with socket.create_server((LOOPBACK, 0)) as listener, OtlpSink() as sink:
+        dripping = threading.Thread(target=drip, args=(listener,))
+        dripping.start()
+        with pytest.raises(BackEndUnavailable, match="did not answer within"):
+            send(sink, a_payload(1), endpoint=f"http://{LOOPBACK}:{listener.getsockname()[1]}", timeout_ms=300)
+        dripping.join()
 
 
 def test_restart(build: Build, run: Run) -> None:
@@ -244,39 +245,3 @@ def test_too_large_is_halved(send: Send) -> None:
         assert sent.rejected_spans == 1
         assert "too large" in sent.message or "larger than max" in sent.message
         assert [span.name for span in sink.spans] == [f"span {number}" for number in range(1, 12)]
-
-
-class Tally:
-    """A `Watch` that remembers."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[object, ...]] = []
-
-    def request_sent(self, *, payload_bytes: int, rejected_spans: int, seconds: float) -> None:
-        """Remember it."""
-        assert seconds > 0
-        self.calls.append(("sent", payload_bytes, rejected_spans))
-
-    def request_failed(self, *, reason: str, payload_bytes: int, seconds: float) -> None:
-        """Remember it."""
-        assert seconds > 0
-        self.calls.append(("failed", payload_bytes, reason))
-
-
-def test_every_request_is_watched(send: Send, protocol: str) -> None:
-    """A watch is told of each attempt once, with its outcome."""
-    tally = Tally()
-    unavailable = Answer.grpc_failure(StatusCode.UNAVAILABLE) if protocol == "grpc" else Answer.http_failure(503)
-    rejected = Answer.grpc_failure(StatusCode.INVALID_ARGUMENT) if protocol == "grpc" else Answer.http_failure(400)
-    with OtlpSink() as sink:
-        sink.answers += [unavailable, unavailable, Answer.partial(3, "no"), rejected]
-        send(sink, b"", watch=tally, retry_initial_s=0.001, retry_max_elapsed_s=30.0)
-        with pytest.raises(ExportRejected):
-            send(sink, a_payload(1), watch=tally)
-    size = len(a_payload(1))
-    assert tally.calls == [
-        ("failed", 0, "back_end_unavailable"),
-        ("failed", 0, "back_end_unavailable"),
-        ("sent", 0, 3),
-        ("failed", size, "export_rejected"),
-    ]

@@ -1,6 +1,7 @@
 """The rules of the house that no linter knows."""
 
 import ast
+import graphlib
 import itertools
 import re
 import subprocess
@@ -70,6 +71,22 @@ def test_files_are_short() -> None:
     """No Python file is longer than 300 lines."""
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in python_files()}
     assert {path: length for path, length in lengths.items() if length > MAX_LINES} == {}
+
+
+def test_sources_of_the_cpp_client_are_short() -> None:
+    """No header or source of the C++ client, its tests and its examples is longer than 300 lines."""
+    sources = [path for path in project_files() if path.suffix in {".h", ".cpp"}]
+    assert ROOT / "otel_bridge" / "clients" / "cpp" / "otel_bridge.h" in sources
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in sources}
+    assert {path: length for path, length in lengths.items() if length > MAX_LINES} == {}
+
+
+def test_headers_of_the_cpp_client_have_no_cycles() -> None:
+    """Each header includes others of its folder by name, none of them, by whatever way, itself."""
+    folder = ROOT / "otel_bridge" / "clients" / "cpp" / "otel_bridge"
+    included = {path.name: re.findall(r'^#include "(.+)"$', path.read_text(), re.MULTILINE) for path in folder.iterdir()}
+    assert {name for names in included.values() for name in names} <= set(included)
+    graphlib.TopologicalSorter(included).prepare()  # raises CycleError
 
 
 def test_exceptions_to_the_rules_have_a_reason() -> None:

@@ -3,13 +3,14 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.pipelines import BackEnd, Books, Stuck, everything
 from support.scenes import NOON_NS, STREAM, batch_of, batches, call, delegated, execute, runtime, spans_in, stages_with
 from support.spools import NOTHING
 
@@ -27,77 +28,10 @@ from otel_bridge.spool.protocol import Record
 Run = Callable[[Any], Any]
 
 
-@dataclass
-class Books:
-    """A ledger that remembers."""
-
-    emitted_events: int = 0
-    emitted_spans: int = 0
-    cut_texts: int = 0
-    drops: Counter[str] = field(default_factory=Counter)
-    statuses: Counter[str] = field(default_factory=Counter)
-
-    def emitted(self, events: int, spans: int) -> None:
-        """The back end took the spans of these events."""
-        self.emitted_events += events
-        self.emitted_spans += spans
-
-    def dropped(self, events: int, reason: str, spans: int = 0) -> None:  # noqa: ARG002 - as the protocol says
-        """Events were given up."""
-        self.drops[reason] += events
-
-    def resolved(self, events: int, status: str, delegate: str) -> None:  # noqa: ARG002 - as the protocol says
-        """Delegate events got a status."""
-        self.statuses[status] += events
-
-    def cut(self, texts: int) -> None:
-        """Texts were cut."""
-        self.cut_texts += texts
-
-
-class BackEnd:
-    """An exporter that answers by a script, and then takes everything."""
-
-    def __init__(self, *answers: Sent | Exception) -> None:
-        self.answers = list(answers)
-        self.taken: list[bytes] = []
-
-    async def send(self, payload: bytes) -> Sent:
-        """Answer as the script says."""
-        answer = self.answers.pop(0) if self.answers else Sent()
-        if isinstance(answer, Exception):
-            raise answer
-        self.taken.append(payload)
-        return answer
-
-    async def close(self) -> None:
-        """Nothing to let go of."""
-
-
-class Stuck(BackEnd):
-    """A back end that never answers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reached = asyncio.Event()
-
-    async def send(self, payload: bytes) -> Sent:
-        """Wait for ever."""
-        self.taken.append(payload)
-        self.reached.set()
-        await asyncio.Event().wait()
-        return Sent()
-
-
 def inference(position: int, events: int = 4) -> EventBatch:
     """A batch of one inference."""
     calls = [call("OPERATOR_CALL", n, n, n + 1) for n in range(events - 1)]
     return batch_of((execute(position), [*calls, runtime("Method::execute", 0, 99)]))
-
-
-async def everything(records: Sequence[Record]) -> list[Record]:
-    """No record waits."""
-    return list(records)
 
 
 async def drain(batches: list[EventBatch], back_end: BackEnd, stages: Stages, limit: int = 10**6) -> Books:
@@ -204,6 +138,29 @@ def test_a_batch_that_cannot_be_processed_costs_itself(run: Run, caplog: pytest.
     books = run(drain([inference(n) for n in range(3)], BackEnd(), stages))
     assert (books.emitted_events, dict(books.drops)) == (8, {"internal": 4})
     assert "cannot be processed" in caplog.text
+
+
+def test_a_fault_before_the_stages_costs_its_haul(run: Run) -> None:
+    """Its events are dropped and counted, and the next ones go on: a durable spool would else give the same ones for ever."""
+    stages = stages_with()
+
+    async def go() -> Books:
+        books, spool = Books(), MemorySpool(10**9, NOTHING)
+
+        async def sift(records: Sequence[Record]) -> list[Record]:
+            if records[0].number == 0:
+                await spool.append(inference(1))
+                spool.close()
+                raise RuntimeError("a fault")
+            return list(records)
+
+        await spool.append(inference(0))
+        await Pipeline(spool, stages, BackEnd(), books, sift=sift, limit_bytes=10**6).run(workers=1)
+        assert spool.events == 0
+        return books
+
+    books = run(go())
+    assert (dict(books.drops), books.emitted_events) == ({"internal": 4}, 4)
 
 
 def test_what_is_on_its_way_when_time_is_up_is_dropped_once(run: Run) -> None:

@@ -1,17 +1,26 @@
 """The fast path and the obvious one say the same."""
 
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from support.mappings import mapping_of
-from support.scenes import batches, spans_in, stages_with
+from support.scenes import NOON_NS, STREAM, batches, spans_in, stages_with
 
+from otel_bridge.etdump.read import read
+from otel_bridge.mapping.source import read_source
 from otel_bridge.model.events import EventBatch, concatenate
+from otel_bridge.model.stream import Anchor, Clock
 from otel_bridge.spans.assemble import assemble
 from otel_bridge.spans.reference import build
 from otel_bridge.v1 import mapping_pb2
 
+CAPTURES = sorted((Path(__file__).parents[1] / "fixtures").glob("*/run*.etdp"))
 FILE = mapping_pb2.MappingFile(mapping=mapping_of({"conv #1": [1, 2], 1: [3], 2: []}), build_id="build")
 
 
@@ -38,6 +47,31 @@ def test_templates_and_messages_give_equal_spans(parts: list[EventBatch], limit:
     assert by_resource([build(scene)]) == by_resource(fast)
     assert len(scene.batch) == sum(payload.events for payload in payloads)
     assert [payload.spans for payload in payloads] == [len(spans_in([payload])) for payload in payloads]
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(batches(), min_size=1, max_size=3))
+def test_many_requests_in_a_pass_are_said_alike(parts: list[EventBatch]) -> None:
+    """So it is in a pass of many requests, where rows of many blocks and streams are handled together."""
+    again = [replace(part, streams=(replace(part.streams[0], sequence=n),)) for n in range(12) for part in parts]
+    scene = stages_with(FILE).run(concatenate(again))
+    fast = [ExportTraceServiceRequest.FromString(payload.data) for payload in assemble(scene, 10**6)]
+    assert by_resource([build(scene)]) == by_resource(fast)
+
+
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_captures_are_said_alike(capture: Path) -> None:
+    """What a runtime logged, with its mapping and without, from devices with an anchor, without one and with other clocks."""
+    clocks = (Clock(), Clock(anchor=Anchor(0, NOON_NS)), Clock(125, 3, 32), Clock(1, 1, 24, Anchor(9, NOON_NS)))
+    stages = stages_with(read_source((capture.parent / "model.etrecord").read_bytes()))
+    (build_id,) = (info.build_id for info in stages._mappings._registry.page("", "", 2))
+    parts = [
+        read(capture.read_bytes(), replace(STREAM, build=build, sequence=n, clocks=(clock,))).batch
+        for n, (clock, build) in enumerate(product(clocks, (build_id, None)))
+    ]
+    scene = stages.run(concatenate(parts))
+    fast = [ExportTraceServiceRequest.FromString(payload.data) for payload in assemble(scene, 10**6)]
+    assert by_resource([build(scene)]) == by_resource(fast)
 
 
 @settings(deadline=None)

@@ -12,7 +12,7 @@ from otel_bridge.backends.backend import TimeQuality
 from otel_bridge.clock.convert import to_unix_ns
 from otel_bridge.model.events import EventBatch, EventKind
 from otel_bridge.model.stream import Anchor, Clock, Stream
-from otel_bridge.spans.place import UNKNOWN_NS, Timeline, code_of, place
+from otel_bridge.spans.place import CODES, UNKNOWN_NS, Timeline, place
 from otel_bridge.spans.tree import NOWHERE, grow
 
 
@@ -21,7 +21,7 @@ def placed(batch: EventBatch, quality: TimeQuality = TimeQuality.MEASURED, *, kn
     times = to_unix_ns(batch)
     if not known:
         times = replace(times, known=batch.kind != EventKind.DELEGATE)
-    return place(batch, grow(batch), times, np.full(len(batch), code_of(quality)))
+    return place(batch, grow(batch), times, np.full(len(batch), CODES[quality]))
 
 
 def shown(timeline: Timeline, rows: int) -> list[tuple[int, int]]:
@@ -86,7 +86,7 @@ def test_a_value_that_is_no_time_takes_no_room() -> None:
     batch = in_call(delegated(0, 0, 0, 4), delegated(1, 0, 0, 300), delegated(2, 0, 0, 3))
     times = to_unix_ns(batch)
     times.known[1] = False
-    timeline = place(batch, grow(batch), times, np.full(len(batch), code_of(TimeQuality.DURATION_ONLY)))
+    timeline = place(batch, grow(batch), times, np.full(len(batch), CODES[TimeQuality.DURATION_ONLY]))
     assert shown(timeline, 3) == [(10, 14), (14, 15), (14, 17)]
     assert timeline.length[:3].tolist() == [4, UNKNOWN_NS, 3]
 

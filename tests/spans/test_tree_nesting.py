@@ -14,7 +14,7 @@ from support.spans import Resolved, by_id, reference_spans, resolve_dump
 from otel_bridge.backends.backend import TimeQuality
 from otel_bridge.clock.convert import to_unix_ns
 from otel_bridge.model.events import Block, EventBatch, EventKind, Part
-from otel_bridge.spans.place import axis_of, code_of
+from otel_bridge.spans.place import CODES, axis_of
 from otel_bridge.spans.tree import NOWHERE, Tree, grow, nest
 from otel_bridge.v1 import mapping_pb2
 
@@ -22,7 +22,7 @@ from otel_bridge.v1 import mapping_pb2
 def nested(batch: EventBatch, *quality: TimeQuality) -> Tree:
     """The tree of a batch, nested; `quality` of each row, or of all."""
     times, tree = to_unix_ns(batch), grow(batch)
-    codes = np.resize([code_of(each) for each in quality or [TimeQuality.MEASURED]], len(batch))
+    codes = np.resize([CODES[each] for each in quality or [TimeQuality.MEASURED]], len(batch))
     return nest(batch, tree, times.start, times.end, axis_of(batch, codes))
 
 

@@ -60,8 +60,8 @@ class LotAgainstModel(RuleBasedStateMachine):
     @invariant()
     def counts(self) -> None:
         """Events and bytes are those of what is held."""
-        assert sum(e for _, _, e, _ in self.model) == self.lot.events
-        assert sum(self.sizes[n] for _, n, _, _ in self.model) == self.lot.size_bytes
+        assert sum(e for _, _, e, _ in self.model) == self.lot.tally.events
+        assert sum(self.sizes[n] for _, n, _, _ in self.model) == self.lot.tally.size_bytes
 
     def _sized(self, entries: Sequence[tuple[str, int, int, float]]) -> list[tuple[str, int, int, float]]:
         return [(ref, self.sizes[number], events, until) for ref, number, events, until in entries]

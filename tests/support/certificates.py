@@ -1,7 +1,7 @@
 """Certificates for tests of TLS, made by the openssl command."""
 
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
@@ -35,3 +35,26 @@ def make_certificates(directory: Path, *, name: str = "authority") -> Certificat
     run(made.server_key, made.server, "localhost", *signed, "-addext", f"subjectAltName=DNS:localhost,IP:{LOOPBACK}")
     run(made.client_key, made.client, "client", *signed)
     return made
+
+
+def expired(certificates: Certificates, directory: Path) -> Certificates:
+    """The same, but that the server's certificate was good for a day of 2020."""
+    settings, request, server = directory / "ca.cnf", directory / "request.pem", directory / "expired.pem"
+    (directory / "index").write_text("")
+    (directory / "serial").write_text("01")
+    settings.write_text(
+        f"[ca]\ndefault_ca=own\n[own]\ndatabase={directory}/index\nserial={directory}/serial\nnew_certs_dir={directory}\n"
+        f"default_md=sha256\npolicy=any\nx509_extensions=server\n[any]\ncommonName=supplied\n"
+        f"[server]\nsubjectAltName=DNS:localhost,IP:{LOOPBACK}\n"
+    )
+    authority_key = certificates.authority.with_suffix(".key")
+    for command in (
+        ["req", "-new", "-key", certificates.server_key, "-subj", "/CN=localhost", "-out", request],
+        [
+            *("ca", "-batch", "-notext", "-config", settings, "-in", request, "-out", server),
+            *("-cert", certificates.authority, "-keyfile", authority_key),
+            *("-startdate", "20200101000000Z", "-enddate", "20200102000000Z"),
+        ],
+    ):
+        subprocess.run(["openssl", *map(str, command)], check=True, capture_output=True)
+    return replace(certificates, server=server)

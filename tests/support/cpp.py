@@ -21,7 +21,8 @@ from support.engines import ROOT, require
 SOURCES = ROOT / "tests" / "cpp" / "src"
 HEADERS = ROOT / "otel_bridge" / "clients" / "cpp"
 
-STRICT = ("-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-fno-exceptions", "-fno-rtti")
+_WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wnon-virtual-dtor", "-Werror")
+STRICT = ("-std=c++17", *_WARNINGS, "-fno-exceptions", "-fno-rtti")
 _MACROS = ("-DET_EVENT_TRACER_ENABLED", "-DC10_USING_CUSTOM_GENERATED_MACROS", "-DET_USE_THREADPOOL")
 _LIBRARIES = (
     "executorch",
@@ -46,9 +47,9 @@ def executorch_flags(package: Path | None = None) -> list[str]:
     return [*_MACROS, "-isystem", str(include), "-isystem", str(c10)]
 
 
-def include_flags() -> list[str]:
+def include_flags(headers: Path = HEADERS) -> list[str]:
     """Flags that let a compiler find the headers under test, and those of the tests."""
-    return [f"-I{HEADERS}", f"-I{SOURCES}"]
+    return [f"-I{headers}", f"-I{SOURCES}"]
 
 
 def link_flags() -> list[str]:
@@ -62,6 +63,7 @@ def build(
     folder: Path,
     sources: Sequence[Path],
     *,
+    headers: Path = HEADERS,
     wheel: bool = False,
     sanitize: Iterable[str] = (),
     compiler: Path | None = None,
@@ -71,6 +73,7 @@ def build(
     """
     The program of `sources`, built in `folder`; AssertionError with the compiler's words if it does not build.
 
+    headers    the folder of the headers under test
     wheel      link ExecuTorch's libraries
     sanitize   names for -fsanitize
     compiler   another than the host's, e.g. a cross compiler
@@ -86,7 +89,7 @@ def build(
         *STRICT,
         *flags,
         *([f"-fsanitize={chosen}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"] if chosen else []),
-        *include_flags(),
+        *include_flags(headers),
         *executorch_flags(),
         *map(str, sources),
         "-o",

@@ -15,10 +15,11 @@ test with an event loop, one without, and a bridge in another process alike:
 
 import gzip
 import ssl
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,6 +30,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from support.certificates import LOOPBACK, Certificates
 from support.otlp_answers import TAKE, Answer
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
 PROTOBUF = "application/x-protobuf"
@@ -54,27 +60,38 @@ class OtlpSink:
     """
     The back end.
 
-    tls                 serve TLS with these certificates; None: plain text
+    tls                 serve TLS with these certificates; None: plain text. Another one counts from the next `come_back` on
     client_must_show    with `tls`: refuse clients without a certificate of the authority
-    max_request_bytes   refuse larger requests as real servers do: RESOURCE_EXHAUSTED of gRPC, HTTP 413; after decompression
+    host, ports         where it listens, for gRPC and for HTTP; port 0: a free one
+    max_request_bytes   refuse larger requests as real servers do: RESOURCE_EXHAUSTED of gRPC, HTTP 413; after decompression.
+                        Another one counts from the next `come_back` on
 
+    judge               asked first what a request is answered, by its payload; None: no matter of its
     answers             one for each of the next requests, of either transport; then `answer`
     answer              what all else is answered
     received            every request, in order of arrival
     """
 
     def __init__(
-        self, *, tls: Certificates | None = None, client_must_show: bool = False, max_request_bytes: int = 64 << 20
+        self,
+        *,
+        tls: Certificates | None = None,
+        client_must_show: bool = False,
+        max_request_bytes: int = 64 << 20,
+        host: str = LOOPBACK,
+        ports: tuple[int, int] = (0, 0),
     ) -> None:
         self.answers: deque[Answer] = deque()
         self.answer = TAKE
+        self.judge: Callable[[bytes], Answer | None] = lambda _: None
         self.received: list[Received] = []
-        self._tls = tls
+        self.tls = tls
         self._client_must_show = client_must_show
-        self._max_request_bytes = max_request_bytes
+        self.max_request_bytes = max_request_bytes
         self._arrived = threading.Condition()
         self._gone = threading.Event()
-        self._ports = (0, 0)
+        self.host = host
+        self.ports = ports
 
     def __enter__(self) -> Self:
         self.come_back()
@@ -86,12 +103,12 @@ class OtlpSink:
     @property
     def grpc_endpoint(self) -> str:
         """URL of the gRPC service."""
-        return f"{self._scheme}://{LOOPBACK}:{self._ports[0]}"
+        return f"{self._scheme}://{self.host}:{self.ports[0]}"
 
     @property
     def http_endpoint(self) -> str:
         """URL that takes traces, path included."""
-        return f"{self._scheme}://{LOOPBACK}:{self._ports[1]}/v1/traces"
+        return f"{self._scheme}://{self.host}:{self.ports[1]}/v1/traces"
 
     @property
     def requests(self) -> list[ExportTraceServiceRequest]:
@@ -124,47 +141,48 @@ class OtlpSink:
         return self.received
 
     def go_away(self) -> None:
-        """Close both ports and every connection."""
-        self._gone.set()
-        self._grpc.stop(None).wait()
+        """Close both ports and every connection; requests under way get no answer."""
+        stopped = self._grpc.stop(None)
         self._http.shutdown()
         self._http.server_close()
         self._http_thread.join()
+        self._gone.set()  # only now: who waits to answer finds nobody to answer to
+        stopped.wait()
 
     def come_back(self) -> None:
         """Listen, on the ports of before if there were any."""
         self._gone.clear()
-        self._grpc = grpc.server(ThreadPoolExecutor(8), options=[("grpc.max_receive_message_length", self._max_request_bytes)])
+        self._grpc = grpc.server(ThreadPoolExecutor(8), options=[("grpc.max_receive_message_length", self.max_request_bytes)])
         handler = grpc.unary_unary_rpc_method_handler(self._answer_grpc)  # without serialisers: bytes
         self._grpc.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Export": handler}),))
-        grpc_port = self._listen_grpc(self._ports[0])
+        grpc_port = self._listen_grpc(self.ports[0])
         self._grpc.start()
 
-        self._http = _HttpServer((LOOPBACK, self._ports[1]), self)
-        if self._tls:
+        self._http = _HttpServer((self.host, self.ports[1]), self)
+        if self.tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(self._tls.server, self._tls.server_key)
+            context.load_cert_chain(self.tls.server, self.tls.server_key)
             if self._client_must_show:
-                context.load_verify_locations(self._tls.authority)
+                context.load_verify_locations(self.tls.authority)
                 context.verify_mode = ssl.CERT_REQUIRED
             self._http.socket = context.wrap_socket(self._http.socket, server_side=True, do_handshake_on_connect=False)
         self._http_thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self._http_thread.start()
-        self._ports = (grpc_port, self._http.server_address[1])
+        self.ports = (grpc_port, self._http.server_address[1])
 
     @property
     def _scheme(self) -> str:
-        return "https" if self._tls else "http"
+        return "https" if self.tls else "http"
 
     def _listen_grpc(self, port: int) -> int:
-        address = f"{LOOPBACK}:{port}"
+        address = f"{self.host}:{port}"
         for _ in range(50):  # the port of a stopped server is let go a moment after `stop`
             try:
-                if self._tls is None:
+                if self.tls is None:
                     return self._grpc.add_insecure_port(address)
                 credentials = grpc.ssl_server_credentials(
-                    [(self._tls.server_key.read_bytes(), self._tls.server.read_bytes())],
-                    self._tls.authority.read_bytes() if self._client_must_show else None,
+                    [(self.tls.server_key.read_bytes(), self.tls.server.read_bytes())],
+                    self.tls.authority.read_bytes() if self._client_must_show else None,
                     self._client_must_show,
                 )
                 return self._grpc.add_secure_port(address, credentials)
@@ -181,8 +199,8 @@ class OtlpSink:
 
     def _receive(self, transport: str, payload: bytes, headers: Mapping[str, str], path: str) -> Answer:
         with self._arrived:
-            answer = self.answers.popleft() if self.answers else self.answer
-            if transport == "http" and len(payload) > self._max_request_bytes:
+            answer = self.judge(payload) or (self.answers.popleft() if self.answers else self.answer)
+            if transport == "http" and len(payload) > self.max_request_bytes:
                 answer = Answer.http_failure(413, "request is too large")
             self.received.append(Received(transport, payload, headers, path, answer))
             self._arrived.notify_all()
@@ -234,8 +252,8 @@ class _HttpHandler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        if headers.get("content-encoding") == "gzip":
-            body = gzip.decompress(body)
+        if decompress := {"gzip": gzip.decompress, "zstd": zstd.decompress}.get(headers.get("content-encoding", "")):
+            body = decompress(body)
         answer = self.server.sink._receive("http", body, headers, self.path)
         self.send_response(answer.status)
         for name, value in ({"content-type": PROTOBUF, "content-length": str(len(answer.body))} | dict(answer.headers)).items():

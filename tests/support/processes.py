@@ -56,8 +56,8 @@ class Process:
     def __init__(self, command: Sequence[str | Path], *, log: Path, environment: Mapping[str, str] | None = None) -> None:
         self.command = [str(part) for part in command]
         self.log = log
-        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
-        self._environment.update(environment or {})
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+        self.environment.update(environment or {})
         self._popen: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -74,7 +74,7 @@ class Process:
         """Start it; again, after it has ended, is allowed and appends to the log."""
         with self.log.open("ab") as log:
             out = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-            self._popen = subprocess.Popen(self.command, env=self._environment, **out)
+            self._popen = subprocess.Popen(self.command, env=self.environment, **out)
 
     @property
     def popen(self) -> "subprocess.Popen[bytes]":

@@ -11,6 +11,7 @@ from support.scenes import NOON_NS, E, batch_of, execute
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.admission import Admitted, BuildOf, Receipt, Rules, admit_etdump, admit_events
 from otel_bridge.wire.codec import request_of
+from otel_bridge.wire.frame import Frame
 from otel_bridge.wire.intake import parse
 
 Break = Callable[[pb.ExportEventsRequest], object]
@@ -41,7 +42,7 @@ def admitted(
 
 def admitted_bytes(body: bytes, *, receipt: Receipt = NOON, rules: Rules = ANYTHING, build_of: BuildOf = no_alias) -> Admitted:
     """The same, of any bytes."""
-    return admit_events(parse(pb.ExportEventsRequest, body), body, receipt, rules, build_of)
+    return admit_events(parse(Frame, body), body, receipt, rules, build_of)
 
 
 def admitted_dump(

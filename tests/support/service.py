@@ -55,12 +55,13 @@ def otel_bridge(*arguments: object, **environment: str) -> "subprocess.Completed
 
 @dataclass(frozen=True)
 class Ledger:
-    """Where acknowledged events are, in events."""
+    """Where acknowledged events are, in events: `accepted` by this process, `recovered` from those before it."""
 
     accepted: int
     emitted: int
     dropped: int
     waiting: int
+    recovered: int
 
 
 class Service:
@@ -123,9 +124,10 @@ class Service:
 
     def ledger(self) -> Ledger:
         """The account of all acknowledged events, from /metrics."""
-        names = ("receiver_accepted_events", "pipeline_emitted_events", "pipeline_dropped_events", "spool_events")
-        accepted, emitted, dropped, waiting = (sum(self.counts(name).values()) for name in names)
-        return Ledger(accepted, emitted, dropped, waiting + sum(self.counts("spool_parked_events").values()))
+        names = ("receiver_accepted_events", "pipeline_emitted_events", "pipeline_dropped_events", "spool_recovered_events")
+        accepted, emitted, dropped, recovered = (sum(self.counts(name).values()) for name in names)
+        waiting = sum(sum(self.counts(name).values()) for name in ("spool_events", "spool_parked_events"))
+        return Ledger(accepted, emitted, dropped, waiting, recovered)
 
     def settle(self) -> None:
         """Wait until every acknowledged event has ended."""

@@ -128,7 +128,7 @@ class Walk:
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.sink.grpc_endpoint,
         }
         log = self._folder / f"background-{len(self._background)}.log"
-        shell = ["bash", "-c", f"cd {self._folder} && exec env {command}"]
+        shell = ["bash", "-c", f"cd {self._folder} && exec env {self._to_walk(command)}"]
         process = self._stack.enter_context(Process(shell, log=log, environment=self._environment | settings))
         assert shown, f"{block}: the page does not show by what one sees that it is ready"
         process.wait_until(lambda: agrees(self._to_page(log.read_text()), shown))

@@ -23,7 +23,9 @@
 #include <algorithm>
 #include <chrono>
 
-#include "otel_bridge_answer.h"
+#include "otel_bridge.h"
+#include "otel_bridge/answer.h"
+#include "otel_bridge/bridge_transport.h"
 
 #if LIBCURL_VERSION_NUM < 0x074200
 #error "libcurl 7.66 or later is needed, for CURLINFO_RETRY_AFTER"
@@ -40,7 +42,7 @@ struct HttpOptions {
   const char* bearer_token = nullptr;      ///< sent as `Authorization: Bearer ...`; null: none
 };
 
-namespace detail {
+namespace internal {
 
 /// Holds SIGPIPE back from this thread: with CURLOPT_NOSIGNAL, which threads need, libcurl does not always.
 class PipeSignalHeld {
@@ -76,7 +78,7 @@ class PipeSignalHeld {
   bool held_ = false;
 };
 
-}  // namespace detail
+}  // namespace internal
 
 class HttpTransport final : public BridgeTransport {
  public:
@@ -102,7 +104,7 @@ class HttpTransport final : public BridgeTransport {
   HttpTransport& operator=(const HttpTransport&) = delete;
 
   ~HttpTransport() {
-    const detail::PipeSignalHeld held;
+    const internal::PipeSignalHeld held;
     if (handle_ != nullptr) curl_easy_cleanup(handle_);
     curl_slist_free_all(headers_);
   }
@@ -121,7 +123,7 @@ class HttpTransport final : public BridgeTransport {
       message_ << invalid_;
       return not_taken(false, 0);
     }
-    const detail::PipeSignalHeld held;
+    const internal::PipeSignalHeld held;
     stamp();
     curl_easy_setopt(handle_, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(size));
     curl_easy_setopt(handle_, CURLOPT_POSTFIELDS, size == 0 ? "" : static_cast<const char*>(data));
@@ -160,7 +162,8 @@ class HttpTransport final : public BridgeTransport {
     if (options.ca_file != nullptr) set(CURLOPT_CAINFO, options.ca_file, "libcurl takes no ca_file");
     if (options.certificate_file != nullptr) {
       set(CURLOPT_SSLCERT, options.certificate_file, "libcurl takes no certificate_file");
-      set(CURLOPT_SSLKEY, options.key_file != nullptr ? options.key_file : options.certificate_file, "libcurl takes no key_file");
+      const char* const key_file = options.key_file != nullptr ? options.key_file : options.certificate_file;
+      set(CURLOPT_SSLKEY, key_file, "libcurl takes no key_file");
     }
     const char* token = options.bearer_token;
     if (token == nullptr) return;
@@ -201,8 +204,8 @@ class HttpTransport final : public BridgeTransport {
     const std::string_view body(body_, body_size_);
     const bool whole = body_size_ < sizeof body_;
     if (status_ >= 200 && status_ < 300) return taken(whole ? &body : nullptr);
-    detail::RpcStatus said;
-    if (!is_protobuf() || !detail::read_rpc_status(body, &said)) said.message = body;
+    internal::RpcStatus said;
+    if (!is_protobuf() || !internal::read_rpc_status(body, &said)) said.message = body;
     message_ << "the bridge answered HTTP " << static_cast<uint64_t>(status_);
     if (!said.message.empty()) message_ << ": ";
     if (!said.message.empty()) message_.quote(said.message);

@@ -16,13 +16,31 @@
 // helps); RFC 9113, RFC 7541.
 #pragma once
 
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
 
-#include "otel_bridge_answer.h"
-#include "otel_bridge_grpc_call.h"
-#include "otel_bridge_http2.h"
-#include "otel_bridge_socket.h"
+#include "otel_bridge.h"
+#include "otel_bridge/bridge_transport.h"
+#include "otel_bridge/deadline.h"
+#include "otel_bridge/frame.h"
+#include "otel_bridge/grpc_answer.h"
+#include "otel_bridge/grpc_message.h"
+#include "otel_bridge/grpc_status.h"
+#include "otel_bridge/grpc_target.h"
+#include "otel_bridge/header_writer.h"
+#include "otel_bridge/http2_call.h"
+#include "otel_bridge/http2_connection.h"
+#include "otel_bridge/http2_link.h"
+#include "otel_bridge/socket.h"
 
 namespace otel_bridge {
 
@@ -31,44 +49,6 @@ struct GrpcOptions {
   uint32_t idle_ms = 60000;            ///< a connection that was idle for longer is not used again: routers forget them
   const char* authority = nullptr;     ///< what the request calls the host; null: the target. Copied
   const char* bearer_token = nullptr;  ///< sent as `authorization: Bearer ...`, readable on the wire; null: none. Copied
-};
-
-/// Where a target leads: "host:port", "192.0.2.1:4417" or "[2001:db8::1]:4417".
-class GrpcTarget {
- public:
-  explicit GrpcTarget(const char* target) {
-    std::string_view text(target != nullptr ? target : "");
-    const size_t colon = text.rfind(':');
-    if (colon == std::string_view::npos || colon == 0 || text.size() >= sizeof text_) return;
-    std::string_view host(text.data(), colon);
-    std::string_view port(text.data() + colon + 1, text.size() - colon - 1);
-    if (host.front() == '[' && host.back() == ']' && host.size() > 2) {
-      host = std::string_view(host.data() + 1, host.size() - 2);
-    } else if (host.find_first_of(":[]") != std::string_view::npos) {
-      return;  // an IPv6 address without brackets: where it ends is a guess
-    }
-    uint32_t number = 0;
-    for (char c : port) {
-      if (c < '0' || c > '9' || port.size() > 5) return;
-      number = number * 10 + static_cast<uint32_t>(c - '0');
-    }
-    if (number == 0 || number > 65535) return;
-    std::copy_n(text.data(), text.size(), text_);
-    std::copy_n(host.data(), host.size(), host_);
-    std::copy_n(port.data(), port.size(), port_);
-    valid_ = true;
-  }
-
-  bool valid() const { return valid_; }
-  const char* text() const { return text_; }
-  const char* host() const { return host_; }
-  const char* port() const { return port_; }
-
- private:
-  char text_[272] = "";
-  char host_[272] = "";
-  char port_[8] = "";
-  bool valid_ = false;
 };
 
 class GrpcTransport final : public BridgeTransport {
@@ -80,7 +60,7 @@ class GrpcTransport final : public BridgeTransport {
         timeout_ms_(std::clamp<uint32_t>(options.timeout_ms, 1, kDayMs)),
         idle_ms_(options.idle_ms),
         first_stream_(first_stream),
-        connection_(answer_) {
+        link_(answer_) {
     const char* authority = options.authority != nullptr ? options.authority : target_.text();
     if (!target_.valid()) {
       invalid_ = "the target is not HOST:PORT, or [ADDRESS]:PORT for IPv6";
@@ -101,24 +81,27 @@ class GrpcTransport final : public BridgeTransport {
     begin();
     if (invalid_ != nullptr) return fail(GrpcStatus::kInvalidArgument, invalid_);
     if (size > kLongestMessage) return fail(GrpcStatus::kInvalidArgument, "a request has less than 2 GiB");
-    const detail::Deadline deadline(timeout_ms_);
+    const internal::Deadline deadline(timeout_ms_);
     for (bool again = false;; again = true) {
       const bool reused = is_reusable();
       if (!reused && !connect(deadline)) return false;
       answer_.begin();
-      const detail::Io io = exchange(static_cast<const char*>(data), size, deadline);
-      const detail::Http2Call& call = connection_.call();
-      const bool died_idle = io == detail::Io::kClosed && reused && !call.answered;
+      const internal::Io io = exchange(static_cast<const char*>(data), size, deadline);
+      const internal::Http2Call& call = link_.connection.call();
+      const bool died_idle = io == internal::Io::kClosed && reused && !call.answered;
       if (again || !(call.ended ? call.not_processed : died_idle)) return conclude(io, deadline);
-      socket_.close();
+      link_.socket.close();
     }
   }
 
  private:
-  using Io = detail::Io;
+  using Io = internal::Io;
+  using Deadline = internal::Deadline;
+  using Message = internal::GrpcMessage;
+  using Link = internal::Http2Link;
+  using Frame = internal::Frame;
   static constexpr uint32_t kDayMs = 24 * 60 * 60 * 1000;
   static constexpr size_t kLongestMessage = 0x7fffffff;
-  static constexpr size_t kPrefix = 5;  // of a message: not compressed, and its length
   static constexpr size_t kHeadRoom = 3072;
   static constexpr std::string_view kBearer = "Bearer ";
 
@@ -151,7 +134,7 @@ class GrpcTransport final : public BridgeTransport {
     ::freeaddrinfo(found);
   }
 
-  bool connect(const detail::Deadline& deadline) {
+  bool connect(const Deadline& deadline) {
     if (address_size_ != 0) return connect_to(reinterpret_cast<const sockaddr*>(&address_), address_size_, deadline, deadline);
     addrinfo hints = {};
     hints.ai_socktype = SOCK_STREAM;
@@ -167,177 +150,95 @@ class GrpcTransport final : public BridgeTransport {
     bool connected = false;
     for (const addrinfo* one = found; one != nullptr && !connected; one = one->ai_next, --addresses) {
       message_.clear();
-      const detail::Deadline share(deadline.left_ms() / addresses);  // an address that does not answer leaves time for the next
+      // An address that does not answer leaves time for the next.
+      const Deadline share(deadline.left_ms() / addresses);
       connected = connect_to(one->ai_addr, one->ai_addrlen, share, deadline);
     }
     ::freeaddrinfo(found);
     return connected;
   }
 
-  bool connect_to(const sockaddr* address, socklen_t size, const detail::Deadline& share, const detail::Deadline& deadline) {
-    const Io io = socket_.connect(address, size, share);
+  bool connect_to(const sockaddr* address, socklen_t size, const Deadline& share, const Deadline& deadline) {
+    const Io io = link_.socket.connect(address, size, share);
     if (io == Io::kDone) {
-      connection_.open(first_stream_);
+      link_.connection.open(first_stream_);
       return true;
     }
     message_ << "no connection to " << target_.text() << ": ";
-    message_ << (io == Io::kLate ? "no answer in time" : std::strerror(socket_.error()));
+    message_ << (io == Io::kLate ? "no answer in time" : std::strerror(link_.socket.error()));
     return fail(deadline.left_ms() == 0 ? GrpcStatus::kDeadlineExceeded : GrpcStatus::kUnavailable);
   }
 
   // Whether the connection of before can take the next call, after what the peer has said meanwhile.
   bool is_reusable() {
-    if (!socket_.is_open()) return false;
+    if (!link_.socket.is_open()) return false;
     Io io = Io::kDone;
     const bool fresh = Clock::now() - last_used_ <= std::chrono::milliseconds(idle_ms_);
-    for (int reads = 0; fresh && io == Io::kDone && reads < kMostIdleReads; ++reads) io = read();
-    if (io == Io::kAgain && connection_.can_begin()) return true;
-    socket_.close();
+    for (int reads = 0; fresh && io == Io::kDone && reads < kMostIdleReads; ++reads) io = link_.read();
+    if (io == Io::kAgain && link_.connection.can_begin()) return true;
+    link_.socket.close();
     return false;
   }
 
-  // A message as gRPC frames it: its prefix, then the bytes of the caller.
-  struct Message {
-    Message(const char* bytes, size_t count) : data(bytes), size(kPrefix + count) {
-      detail::put_u32(prefix + 1, static_cast<uint32_t>(count));
-    }
-    size_t left() const { return size - sent; }
-
-    uint8_t prefix[kPrefix] = {0};
-    const char* data;
-    size_t size;
-    size_t sent = 0;
-  };
-
   // Send the request and read the answer. kDone: the call has ended.
-  Io exchange(const char* data, size_t size, const detail::Deadline& deadline) {
-    const uint32_t stream = connection_.begin();
+  Io exchange(const char* data, size_t size, const Deadline& deadline) {
+    const uint32_t stream = link_.connection.begin();
     size_t head_size = write_head(stream, deadline);
     Message message(data, size);
     Io io = Io::kDone;
-    while (io == Io::kDone && !connection_.call().ended && message.left() != 0) {
-      const size_t part = std::min(message.left(), connection_.sendable());
-      io = head_size == 0 && part == 0 ? listen(deadline) : write_frames(stream, head_size, message, part, deadline);
+    while (io == Io::kDone && !link_.connection.call().ended && message.left() != 0) {
+      const size_t part = std::min(message.left(), link_.connection.sendable());
+      io = head_size == 0 && part == 0 ? link_.listen(deadline) : write_frames(stream, head_size, message, part, deadline);
       head_size = 0;
     }
-    while (io == Io::kDone && !connection_.call().ended) io = listen(deadline);
-    const bool half_said = io == Io::kDone && message.left() != 0 && !connection_.call().reset;
-    return half_said && !connection_.give_up_call() ? Io::kClosed : io;
+    while (io == Io::kDone && !link_.connection.call().ended) io = link_.listen(deadline);
+    const bool half_said = io == Io::kDone && message.left() != 0 && !link_.connection.call().reset;
+    return half_said && !link_.connection.give_up_call() ? Io::kClosed : io;
   }
 
   // Write the HEADERS, unless `head_size` is 0, and the next `part` bytes of the message as DATA, unless `part` is 0.
-  Io write_frames(uint32_t stream, size_t head_size, Message& message, size_t part, const detail::Deadline& deadline) {
-    using Http2 = detail::Http2Connection;
-    uint8_t frame[Http2::kFrameHead];
-    Http2::put_head(frame, Http2::kData, part == message.left() ? Http2::kEndStream : Http2::kNone, stream, part);
-    const size_t in_prefix = std::min(message.sent, kPrefix);
-    const size_t of_prefix = std::min(part, kPrefix - in_prefix);
+  Io write_frames(uint32_t stream, size_t head_size, Message& message, size_t part, const Deadline& deadline) {
+    uint8_t frame[Frame::kHead];
+    Frame::put_head(frame, Frame::kData, part == message.left() ? Frame::kEndStream : Frame::kNone, stream, part);
+    const size_t in_prefix = std::min(message.sent, Message::kPrefix);
+    const size_t of_prefix = std::min(part, Message::kPrefix - in_prefix);
     const size_t in_data = message.sent - in_prefix;
-    iovec pieces[] = {piece(head_, head_size), piece(frame, part == 0 ? 0 : sizeof frame),
-                      piece(message.prefix + in_prefix, of_prefix), piece(message.data + in_data, part - of_prefix)};
+    iovec pieces[] = {Link::piece(head_, head_size), Link::piece(frame, part == 0 ? 0 : sizeof frame),
+                      Link::piece(message.prefix + in_prefix, of_prefix),
+                      Link::piece(message.data + in_data, part - of_prefix)};
     message.sent += part;
-    connection_.data_sent(part);
-    return write(pieces, sizeof pieces / sizeof pieces[0], deadline);
+    link_.connection.data_sent(part);
+    return link_.write(pieces, sizeof pieces / sizeof pieces[0], deadline);
   }
 
-  size_t write_head(uint32_t stream, const detail::Deadline& deadline) {
-    using Http2 = detail::Http2Connection;
+  size_t write_head(uint32_t stream, const Deadline& deadline) {
     const uint64_t now_ns = static_cast<uint64_t>(
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
-    detail::HeaderWriter out(head_ + Http2::kFrameHead, sizeof head_ - Http2::kFrameHead);
+    internal::HeaderWriter out(head_ + Frame::kHead, sizeof head_ - Frame::kHead);
     out.indexed(3);  // :method POST
     out.indexed(6);  // :scheme http
     out.named(4, "/otel_bridge.v1.ProfilingService/ExportEvents");  // :path
     out.named(1, authority_);                                       // :authority
     out.field("te", "trailers");
-    out.field("grpc-timeout", detail::Decimal(deadline.left_ms(), "m").view());
+    out.field("grpc-timeout", internal::Decimal(deadline.left_ms(), "m").view());
     out.named(31, "application/grpc");    // content-type
     out.named(58, "otel-bridge-cpp");     // user-agent
-    out.field("otel-bridge-sent-unix-ns", detail::Decimal(now_ns, "").view());
+    out.field("otel-bridge-sent-unix-ns", internal::Decimal(now_ns, "").view());
     if (bearer_[0] != '\0') out.named(23, bearer_, true);  // authorization
-    Http2::put_head(head_, Http2::kHeaders, Http2::kEndHeaders, stream, out.size());
-    return Http2::kFrameHead + out.size();
+    Frame::put_head(head_, Frame::kHeaders, Frame::kEndHeaders, stream, out.size());
+    return Frame::kHead + out.size();
   }
 
-  static iovec piece(const void* data, size_t size) {
-    return {const_cast<void*>(data), size};  // iovec serves reading, too
-  }
-
-  // Write whole frames: what the connection has to say, then these.
-  Io write(iovec* pieces, size_t count, const detail::Deadline& deadline) {
-    const Io io = flush(deadline);
-    return io == Io::kDone ? write_pieces(pieces, count, deadline) : io;
-  }
-
-  Io flush(const detail::Deadline& deadline) {
-    while (connection_.control_size() != 0) {
-      const size_t size = connection_.control_size();  // more may come while it is written
-      iovec control = piece(connection_.control(), size);
-      const Io io = write_pieces(&control, 1, deadline);
-      if (io != Io::kDone) return io;
-      connection_.control_sent(size);
-      if (!connection_.parse(0)) return Io::kClosed;
-    }
-    return Io::kDone;
-  }
-
-  Io write_pieces(iovec* pieces, size_t count, const detail::Deadline& deadline) {
-    for (;;) {
-      for (; count != 0 && pieces->iov_len == 0; --count) ++pieces;
-      if (count == 0) return Io::kDone;
-      size_t written = 0;
-      Io io = socket_.write(pieces, count, &written);
-      for (size_t i = 0; i < count; ++i) {
-        const size_t part = std::min(written, pieces[i].iov_len);
-        pieces[i].iov_base = static_cast<char*>(pieces[i].iov_base) + part;
-        pieces[i].iov_len -= part;
-        written -= part;
-      }
-      if (io == Io::kAgain) io = wait(POLLOUT, deadline);
-      if (io == Io::kClosed) {  // what it said before it went may be the answer
-        while (deadline.left_ms() != 0 && read() == Io::kDone) {
-        }
-      }
-      if (io != Io::kDone) return io;
-      if (deadline.left_ms() == 0) return Io::kLate;
-    }
-  }
-
-  // Wait for what the peer says next, and heed it.
-  Io listen(const detail::Deadline& deadline) {
-    const Io io = flush(deadline);
-    if (io != Io::kDone || connection_.call().ended) return io;
-    return deadline.left_ms() == 0 ? Io::kLate : wait(0, deadline);
-  }
-
-  // Wait for any of the events, or for something to read, which is heeded.
-  Io wait(short events, const detail::Deadline& deadline) {
-    const bool has_room = connection_.room_size() != 0;
-    short came = 0;
-    const Io io = socket_.wait(static_cast<short>(events | (has_room ? POLLIN : 0)), deadline, &came);
-    if (io != Io::kDone || (came & ~POLLOUT) == 0 || !has_room) return io;
-    const Io read_io = read();
-    return read_io == Io::kAgain ? Io::kDone : read_io;
-  }
-
-  Io read() {
-    size_t got = 0;
-    if (connection_.room_size() == 0) return Io::kAgain;
-    const Io io = socket_.read(connection_.room(), connection_.room_size(), &got);
-    if (io != Io::kDone) return io;
-    return connection_.parse(got) ? Io::kDone : Io::kClosed;
-  }
-
-  bool conclude(Io io, const detail::Deadline& deadline) {
-    const detail::Http2Call& call = connection_.call();
+  bool conclude(Io io, const Deadline& deadline) {
+    const internal::Http2Call& call = link_.connection.call();
     last_used_ = Clock::now();
     if (!call.ended) {
       explain_break(io);
-      flush(detail::Deadline(0));  // GOAWAY, if it can be said without waiting
-      socket_.close();
+      link_.flush(Deadline(0));  // GOAWAY, if it can be said without waiting
+      link_.socket.close();
       return fail(io == Io::kLate ? GrpcStatus::kDeadlineExceeded : GrpcStatus::kUnavailable);
     }
-    if (io != Io::kDone || flush(deadline) != Io::kDone || !connection_.can_begin()) socket_.close();
+    if (io != Io::kDone || link_.flush(deadline) != Io::kDone || !link_.connection.can_begin()) link_.socket.close();
     const GrpcStatus status = answer_.status(call);
     if (status == GrpcStatus::kOk) {
       status_ = status;
@@ -354,17 +255,17 @@ class GrpcTransport final : public BridgeTransport {
   }
 
   void explain_break(Io io) {
-    if (connection_.fault() != nullptr) {
-      message_ << target_.text() << " is no gRPC server, or a broken one: " << connection_.fault();
+    if (link_.connection.fault() != nullptr) {
+      message_ << target_.text() << " is no gRPC server, or a broken one: " << link_.connection.fault();
     } else if (io == Io::kLate) {
       message_ << target_.text() << " did not answer within " << timeout_ms_ << " ms";
     } else {
       message_ << target_.text() << " closed the connection before it answered";
-      if (socket_.error() != 0) message_ << ": " << std::strerror(socket_.error());
+      if (link_.socket.error() != 0) message_ << ": " << std::strerror(link_.socket.error());
     }
   }
 
-  bool fail(GrpcStatus status, const char* why = nullptr, const detail::RetryInfo& told = detail::RetryInfo()) {
+  bool fail(GrpcStatus status, const char* why = nullptr, const internal::RetryInfo& told = internal::RetryInfo()) {
     status_ = status;
     if (why != nullptr) message_ << why;
     return not_taken(retry_helps(status, told.given), told.wait_ms);
@@ -382,9 +283,8 @@ class GrpcTransport final : public BridgeTransport {
   Clock::time_point last_used_;
   sockaddr_storage address_ = {};
   socklen_t address_size_ = 0;  // 0: a name
-  detail::Socket socket_;
-  detail::GrpcAnswer answer_;
-  detail::Http2Connection connection_;
+  internal::GrpcAnswer answer_;
+  internal::Http2Link link_;
   char authority_[272] = "";
   char bearer_[2048] = "";
   uint8_t head_[kHeadRoom];

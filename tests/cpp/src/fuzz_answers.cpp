@@ -10,12 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "otel_bridge_grpc_call.h"
+#include "otel_bridge/grpc_answer.h"
+#include "otel_bridge/http2_connection.h"
 
 namespace {
 
 using Bytes = std::vector<uint8_t>;
-using otel_bridge::detail::Http2Connection;
+using otel_bridge::internal::Http2Connection;
 
 class Random {
  public:
@@ -81,7 +82,7 @@ void check(bool law, const char* what) {
 }
 
 // Has the connection read all of it, in pieces of any size, with calls and acknowledgements in between.
-void read(Http2Connection& connection, otel_bridge::detail::GrpcAnswer& answer, const Bytes& bytes, Random& random) {
+void read(Http2Connection& connection, otel_bridge::internal::GrpcAnswer& answer, const Bytes& bytes, Random& random) {
   static constexpr size_t kPieces[] = {9, 60, 400};
   const size_t largest = kPieces[random.below(3)];
   size_t at = 0;
@@ -107,19 +108,19 @@ void read(Http2Connection& connection, otel_bridge::detail::GrpcAnswer& answer, 
   }
 }
 
-std::string end_of(const Http2Connection& connection, const otel_bridge::detail::GrpcAnswer& answer) {
+std::string end_of(const Http2Connection& connection, const otel_bridge::internal::GrpcAnswer& answer) {
   if (connection.fault() != nullptr) return connection.fault();
   if (!connection.call().ended) return "more is awaited";
   std::string_view message;
-  otel_bridge::detail::Counts counts;
-  const bool counted = answer.message(&message) && otel_bridge::detail::read_counts(message, &counts);
+  otel_bridge::internal::Counts counts;
+  const bool counted = answer.message(&message) && otel_bridge::internal::read_counts(message, &counts);
   return std::string(name_of(answer.status(connection.call()))) + (counted ? ", counted" : "");
 }
 
 bool read_all(std::vector<Bytes>& said) {
   uint8_t size[4];
   while (std::fread(size, 1, sizeof size, stdin) == sizeof size) {
-    said.emplace_back(otel_bridge::detail::get_u32(size));
+    said.emplace_back(otel_bridge::internal::get_u32(size));
     if (std::fread(said.back().data(), 1, said.back().size(), stdin) != said.back().size()) return false;
   }
   return !said.empty();
@@ -131,7 +132,7 @@ int main(int count, char** arguments) {
   std::vector<Bytes> said;
   if (count != 3 || !read_all(said)) return 2;
   Random random(std::strtoull(arguments[1], nullptr, 10));
-  otel_bridge::detail::GrpcAnswer answer;
+  otel_bridge::internal::GrpcAnswer answer;
   Http2Connection connection(answer);
   std::map<std::string, uint64_t> ends;
   for (uint64_t round = std::strtoull(arguments[2], nullptr, 10); round > 0; --round) {

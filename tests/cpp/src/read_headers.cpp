@@ -5,11 +5,12 @@
 #include <cstdio>
 #include <vector>
 
-#include "otel_bridge_http2.h"
+#include "otel_bridge/frame.h"
+#include "otel_bridge/header_reader.h"
 
 namespace {
 
-class Printer : public otel_bridge::detail::HeaderSink {
+class Printer final : public otel_bridge::internal::HeaderSink {
  public:
   void header(std::string_view name, std::string_view value) override {
     fields_.push_back(' ');
@@ -40,10 +41,10 @@ class Printer : public otel_bridge::detail::HeaderSink {
 
 int main() {
   Printer printer;
-  otel_bridge::detail::HeaderReader reader;
+  otel_bridge::internal::HeaderReader reader;
   uint8_t size[4];
   while (std::fread(size, 1, sizeof size, stdin) == sizeof size) {
-    std::vector<uint8_t> block(otel_bridge::detail::get_u32(size));  // of exactly that size: a sanitizer sees a byte beyond
+    std::vector<uint8_t> block(otel_bridge::internal::get_u32(size));  // of exactly that size: a sanitizer sees a byte beyond
     if (std::fread(block.data(), 1, block.size(), stdin) != block.size()) return 2;
     printer.print(reader.read(block.data(), block.size(), printer));
   }

@@ -1,0 +1,49 @@
+"""
+One bridge, one data directory: two would send the same events, and each miss what the other keeps.
+
+Invariant: the kernel holds the claim, so it ends with the process, whatever ends that. The number in the file is for people.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import IO
+
+from otel_bridge.errors import ConfigError
+
+FILE_NAME = "bridge.pid"
+"""The file that is locked, in the data directory."""
+
+
+class Claim:
+    """
+    The data directory is this process's, until `release`.
+
+    Raises `ConfigError` where another process has it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / FILE_NAME
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._file: IO[bytes] = path.open("a+b", buffering=0)
+        except OSError as error:
+            raise ConfigError(f"server.data_dir ({directory}) cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.seek(0)
+            holder = self._file.read(20).decode("ascii", "replace").strip()
+            self._file.close()
+            if not isinstance(error, BlockingIOError):
+                raise ConfigError(f"server.data_dir ({directory}) cannot be locked: {error.strerror}") from error
+            raise ConfigError(
+                f"server.data_dir ({directory}) is in use by process {ascii(holder)[1:-1] or 'unknown'}; "
+                "stop that one, or name another directory"
+            ) from error
+        self._file.truncate(0)
+        self._file.write(f"{os.getpid()}\n".encode())
+
+    def release(self) -> None:
+        """Let another process have it."""
+        self._file.close()

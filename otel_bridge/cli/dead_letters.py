@@ -1,0 +1,115 @@
+"""
+`otel-bridge spool dead-letters` and `otel-bridge spool replay`: what the back end refused for good.
+
+Both work on the data directory, beside a bridge that runs or without one. A letter is taken out only when the back end has
+taken its spans, so a replay that is interrupted may be run again.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.table import Table
+
+from otel_bridge.cli.cells import cell, console
+from otel_bridge.config.bridge import BridgeConfig
+from otel_bridge.config.load import load
+from otel_bridge.errors import BackEndUnavailable, ExportRejected
+from otel_bridge.export.build import build_exporter
+from otel_bridge.export.dead_letters import DIRECTORY
+from otel_bridge.export.isolate import Refused
+from otel_bridge.export.letter import Letter, letters_in
+from otel_bridge.export.protocol import Exporter
+
+_PATIENCE_S = 60.0
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _options(command: Command) -> Command:
+    for option in (
+        click.option("--data-dir", metavar="DIR", help="Data directory of the bridge.  [default: server.data_dir]"),
+        click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings (TOML) of the bridge."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("dead-letters")
+@_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def dead_letters(config_file: Path | None, data_dir: str | None, *, as_json: bool) -> None:
+    """List the requests that the back end refused for good, the oldest first."""
+    letters = list(letters_in(_directory(load(config_file, {"server.data_dir": data_dir}))))
+    if as_json:
+        click.echo(json.dumps([{**asdict(letter), "path": str(letter.path)} for letter in letters], indent=2))
+        return
+    table = Table("letter", "time", "reason", "spans", "bytes", "message", box=None)
+    for letter in letters:
+        shown = (letter.path.stem, letter.time, letter.reason, str(letter.spans), str(letter.size_bytes), letter.message)
+        table.add_row(*map(cell, shown))
+    console().print(table)
+
+
+@click.command()
+@_options
+@click.option("--otlp-endpoint", metavar="URL", help="Send to this endpoint.  [default: export.endpoint]")
+def replay(config_file: Path | None, data_dir: str | None, otlp_endpoint: str | None) -> None:
+    """
+    Send the dead letters again, and take out those that the back end takes.
+
+    What it refuses again stays, and the exit code is 1.
+    """
+    settings = load(config_file, {"server.data_dir": data_dir, "export.endpoint": otlp_endpoint})
+    letters = list(letters_in(_directory(settings)))
+    refused: list[Refused] = []
+
+    async def keep(part: Refused) -> None:
+        refused.append(part)
+
+    exporter = build_exporter(settings.export, keep=keep, patience_s=_PATIENCE_S)
+    sent, left = asyncio.run(_replay(letters, exporter, refused))
+    click.echo(f"{sent} spans of {len(letters)} dead letters sent", err=True)
+    if left:
+        raise click.ClickException(f"the back end refused {left} spans again")
+
+
+def _directory(settings: BridgeConfig) -> Path:
+    if settings.server.data_dir is None:
+        raise click.ClickException('there are no dead letters with server.data_dir ":memory:"')
+    return settings.server.data_dir / DIRECTORY
+
+
+async def _replay(letters: Iterable[Letter], exporter: Exporter, refused: list[Refused]) -> tuple[int, int]:
+    """Send letter by letter; the spans that were taken, and those that were not. `refused` is filled by `exporter`."""
+    taken = left = 0
+    try:
+        for letter in letters:
+            refused.clear()
+            try:
+                payload = letter.read()
+                rejected = (await exporter.send(payload)).rejected_spans
+                if refused:
+                    letter.keep_only(refused, time.time_ns())
+                else:
+                    letter.remove()
+            except FileNotFoundError:
+                continue  # it made room for another
+            except OSError as error:
+                raise click.ClickException(f"{letter.path}: {error.strerror}") from error
+            except BackEndUnavailable as error:
+                raise click.ClickException(f"{error}; {letter.path.name} and later letters were not sent") from error
+            except ExportRejected as error:
+                click.echo(f"{letter.path.name}: {error}", err=True)
+                left += letter.spans
+                continue
+            taken += letter.spans - rejected
+            left += rejected
+    finally:
+        await exporter.close()
+    return taken, left

@@ -1,0 +1,89 @@
+"""
+Tables of a flatbuffer, many at a time: positions in, positions and numbers out, all within the file.
+
+Anything that could be wrong raises `Unusual`; what it is, is for the plain reader to say (read.py).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otel_bridge.etdump.layout import read_profile_layout, read_vtable
+
+Positions = NDArray[np.int64]
+"""Bytes of the file."""
+
+
+class Unusual(Exception):
+    """Something that the plain reader must look at."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Texts:
+    """Where the lengths of texts or payloads stand, and these lengths; 0 for one that is absent or empty."""
+
+    at: Positions
+    length: Positions
+
+
+class Source:
+    """The bytes of a file, read as numbers from any position."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.size = len(data)
+
+    def numbers(self, at: Positions, form: str) -> NDArray[Any]:
+        """The numbers of a dtype that begin at these bytes, as int64 or uint64."""
+        width = np.dtype(form).itemsize
+        wide = np.uint64 if form == "<u8" else np.int64
+        if not len(at):
+            return np.zeros(0, wide)
+        require(at.min() >= 0 and at.max() <= self.size - width)
+        every = np.ndarray((self.size - width + 1,), form, self.data, strides=(1,))
+        return every[at].astype(wide)
+
+    def follow(self, at: Positions) -> Positions:
+        """Where the unsigned offsets at these bytes lead, each from its own place."""
+        led: Positions = at + self.numbers(at, "<u4")
+        return led
+
+    def fields(self, tables: Positions, slots: int, *, profile: bool = False) -> NDArray[np.int64]:
+        """int64[slots, n]: offsets of fields in these tables; 0: the field is not there. `profile`: no two may overlap."""
+        vtables = tables - self.numbers(tables, "<i4")
+        distinct, which = vtables[:1], None
+        if len(vtables) and (vtables != vtables[0]).any():
+            distinct, which = np.unique(vtables, return_inverse=True)
+        offsets = np.zeros((slots, len(distinct)), np.int64)
+        for number, vtable in enumerate(distinct.tolist()):
+            offsets[:, number] = read_vtable(self.data, vtable, slots)
+            if profile:
+                read_profile_layout(self.data, vtable)
+        return offsets[:, which] if which is not None else np.repeat(offsets, len(tables), axis=1)
+
+    def values(self, tables: Positions, offsets: NDArray[np.int64], form: str, default: int) -> NDArray[Any]:
+        """A scalar field of these tables."""
+        if offsets.all():
+            return self.numbers(tables + offsets, form)
+        there = offsets.nonzero()[0]
+        found = np.full(len(tables), default, np.uint64 if form == "<u8" else np.int64)
+        found[there] = self.numbers(tables[there] + offsets[there], form)
+        return found
+
+    def texts(self, tables: Positions, offsets: NDArray[np.int64]) -> Texts:
+        """A field of these tables that is a text or a byte vector."""
+        at, length = np.zeros(len(tables), np.int64), np.zeros(len(tables), np.int64)
+        there = offsets.nonzero()[0]
+        if len(there):
+            at[there] = self.follow(tables[there] + offsets[there])
+            length[there] = self.numbers(at[there], "<u4")
+            require((at + 4 + length)[length > 0].max(initial=0) <= self.size)
+        return Texts(at, length)
+
+
+def require(holds: bool | np.bool_) -> None:  # noqa: FBT001 - an assertion has one argument
+    """Leave the file to the plain reader unless this holds."""
+    if not holds:
+        raise Unusual

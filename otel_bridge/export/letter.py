@@ -1,0 +1,143 @@
+"""
+A refused request on disk.
+
+Invariants
+* A letter is two files: `NAME.pb`, the serialised `ExportTraceServiceRequest` as it was sent, and `NAME.json`, which says why
+  and when. Names sort by time.
+* A letter is there once its `.pb` is, whole: a crash leaves no half of one.
+* Only the owner reads them: spans may say what nobody else is to know.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from otel_bridge.export.isolate import Refused
+
+_MAX_MESSAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """
+    One letter; what its `.json` does not say is empty.
+
+    path        of the `.pb`
+    spans       that it holds; its events are counted as the ledger does, one a span
+    size_bytes  of both files
+    """
+
+    path: Path
+    reason: str
+    message: str
+    time: str
+    spans: int
+    size_bytes: int
+
+    def read(self) -> bytes:
+        """The request. Raises OSError where it is gone."""
+        return self.path.read_bytes()
+
+    def remove(self) -> None:
+        """Take it out, if it is still there. Raises OSError where that cannot be."""
+        for path in (self.path, _about_path(self.path)):  # in this order: a .json alone is no letter
+            path.unlink(missing_ok=True)
+
+    def keep_only(self, refused: Sequence[Refused], now_ns: int) -> None:
+        """Let it hold these parts of its request and no others. Raises OSError."""
+        first = refused[0]
+        payload = b"".join(part.payload for part in refused)  # one message: repeated fields of joined ones add up
+        rest = Refused(payload, sum(part.spans for part in refused), first.reason, first.message)
+        _write(self.path, payload, about(rest, now_ns))
+
+
+def write_letter(directory: Path, refused: Refused, now_ns: int) -> Path:
+    """Write a letter; its path. Raises OSError, and then there is none."""
+    path = directory / f"{now_ns:020d}-{hashlib.sha256(refused.payload).hexdigest()[:12]}.pb"
+    _write(path, refused.payload, about(refused, now_ns))
+    return path
+
+
+def read_letter(path: Path) -> Letter:
+    """What is told of the letter with this `.pb`."""
+    told: Any = None
+    with suppress(OSError, ValueError):
+        told = json.loads(_about_path(path).read_bytes())
+    if not isinstance(told, dict):
+        told = {}
+    reason, message, time = (str(told.get(key, "")) for key in ("reason", "message", "time"))
+    spans = told.get("spans")
+    return Letter(path, reason, message, time, spans if isinstance(spans, int) else 0, size_of(path))
+
+
+def letters_in(directory: Path) -> Iterator[Letter]:
+    """All letters, the oldest first; none where there is no such directory."""
+    yield from map(read_letter, paths_in(directory))
+
+
+def paths_in(directory: Path) -> list[Path]:
+    """The `.pb` of all letters, the oldest first."""
+    return sorted(directory.glob("*.pb"))
+
+
+def size_of(path: Path) -> int:
+    """Bytes of both files of the letter with this `.pb`."""
+    size = 0
+    for each in (path, _about_path(path)):
+        with suppress(OSError):
+            size += each.stat().st_size
+    return size
+
+
+def remove_halves(directory: Path) -> None:
+    """Remove what a crash left half-way. Raises OSError."""
+    for path in [*directory.glob("*.part"), *directory.glob("*.json")]:
+        if path.suffix == ".part" or not path.with_suffix(".pb").exists():
+            path.unlink(missing_ok=True)
+
+
+def about(refused: Refused, now_ns: int) -> bytes:
+    """What the `.json` says."""
+    told = {
+        "reason": refused.reason,
+        "message": refused.message[:_MAX_MESSAGE],
+        "time": datetime.fromtimestamp(now_ns / 1e9, UTC).isoformat(timespec="milliseconds"),
+        "spans": refused.spans,
+        "events": refused.spans,
+    }
+    return json.dumps(told, indent=1).encode() + b"\n"
+
+
+def _about_path(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+def _write(path: Path, payload: bytes, told: bytes) -> None:
+    """The `.json` first: whoever finds a `.pb` finds both."""
+    try:
+        for whole, data in ((_about_path(path), told), (path, payload)):
+            part = whole.with_name(f"{whole.name}.part")
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(whole)
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        for left in (path, _about_path(path)):
+            with suppress(OSError):
+                left.with_name(f"{left.name}.part").unlink(missing_ok=True)
+        with suppress(OSError):
+            if not path.exists():
+                _about_path(path).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,143 @@
+"""
+An event batch as the bytes of a record, and back.
+
+Invariants
+* What is decoded equals what was encoded: tables, columns, order, types. Whatever admission fixed is in the bytes.
+* The first byte is `VERSION`. A field that `model` adds later, with a default, needs no new version: fields at their defaults
+  are not written.
+* Bytes that are no batch raise `Undecodable`, whatever they are: nothing of a half-read record gets out.
+
+    version u8 | width of each column u8 | bytes of tables, events, blocks, payloads u32 | least start u64
+    tables: JSON of streams, blocks and names | columns, little-endian, as narrow as their values allow | payloads
+
+A column of zeros has the width 0 and takes no bytes. Columns are narrowed since records are written, and written again by the
+checkpoint, in pages of 4 KiB: 256 events take one of them instead of three.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from otel_bridge.model.events import Block, EventBatch, Identifier
+from otel_bridge.model.stream import Stream
+
+VERSION = 1
+
+_OF_EVENTS = ("kind", "instruction", "chain", "name", "start", "duration", "clock", "metadata", "occurrence")
+"""Columns in the order in which they are written; before them stand events a block, and lengths of payloads."""
+_ABSENT = 255
+"""In place of the width of `occurrence`: there is none."""
+_HEAD = struct.Struct(f"<B{2 + len(_OF_EVENTS)}s4IQ")
+_TYPES: dict[int, np.dtype[Any]] = {
+    0: np.dtype("u1"),
+    1: np.dtype("u1"),
+    2: np.dtype("<u2"),
+    4: np.dtype("<u4"),
+    8: np.dtype("<u8"),
+}
+
+
+class Undecodable(ValueError):
+    """Bytes that are no record of this version."""
+
+
+_Tables = tuple[tuple[Stream, ...], tuple[Block, ...], tuple[Identifier, ...]]
+_TABLES: TypeAdapter[_Tables] = TypeAdapter(
+    _Tables, config=ConfigDict(ser_json_bytes="hex", val_json_bytes="hex", ser_json_inf_nan="constants")
+)
+
+
+def encode(batch: EventBatch) -> bytes:
+    """The bytes of a batch."""
+    tables = _TABLES.dump_json((batch.streams, batch.blocks, batch.names), exclude_defaults=True)
+    least = batch.start.min() if len(batch) else np.uint64(0)
+    lengths = list(map(len, batch.payloads))
+    counts = np.diff(batch.bounds)
+    instruction = batch.instruction.view(np.uint32) + np.uint32(1)  # so that NO_INSTRUCTION is 0
+    start = batch.start - least
+    clocks = max((len(stream.clocks) for stream in batch.streams), default=0)
+    # What is an index is bounded by its table; only the others are looked through.
+    columns: list[tuple[NDArray[Any], int]] = [
+        (counts, _most(counts)),
+        (np.array(lengths, np.uint64), max(lengths, default=0)),
+        (batch.kind, 1),
+        (instruction, _most(instruction)),
+        (batch.chain, _most(batch.chain)),
+        (batch.name, len(batch.names) - 1),
+        (start, _most(start)),
+        (batch.duration, _most(batch.duration)),
+        (batch.clock, clocks - 1),
+        (batch.metadata, len(batch.payloads) - 1),
+    ]
+    if batch.occurrence is not None:
+        columns.append((batch.occurrence, _most(batch.occurrence)))
+    widths = [_width(most) for _, most in columns]
+    packed = bytes(widths if batch.occurrence is not None else [*widths, _ABSENT])
+    sizes = (len(tables), len(batch), len(batch.blocks), len(batch.payloads))
+    narrow = (
+        column.astype(_TYPES[width], copy=False).tobytes() for (column, _), width in zip(columns, widths, strict=True) if width
+    )
+    return b"".join((_HEAD.pack(VERSION, packed, *sizes, int(least)), tables, *narrow, *batch.payloads))
+
+
+def decode(data: bytes) -> EventBatch:
+    """The batch in the bytes. Raises `Undecodable`."""
+    if data[:1] != bytes([VERSION]):
+        raise Undecodable(f"{len(data)} bytes that start with {data[:1].hex() or 'nothing'}, not with version {VERSION}")
+    try:
+        return _decode(data)
+    except (struct.error, ValidationError, ValueError, KeyError) as error:
+        raise Undecodable(f"{len(data)} bytes are no record: {type(error).__name__}") from error
+
+
+def _decode(data: bytes) -> EventBatch:
+    _, widths, tables_bytes, events, block_count, payload_count, least = _HEAD.unpack_from(data)
+    at = _HEAD.size + tables_bytes
+    streams, blocks, names = _TABLES.validate_json(data[_HEAD.size : at])
+    columns: list[NDArray[Any]] = []
+    for width, length in zip(widths, (block_count, payload_count, *[events] * len(_OF_EVENTS)), strict=True):
+        if width != _ABSENT:
+            columns.append(np.frombuffer(data, _TYPES[width], length, at) if width else np.zeros(length, np.uint8))
+            at += width * length
+    counts, lengths, kind, instruction, chain, name, start, duration, clock, metadata, *occurrence = columns
+    batch = EventBatch(
+        streams=streams,
+        blocks=blocks,
+        names=names,
+        payloads=tuple(_cut(data[at:], lengths.tolist())),
+        bounds=np.concatenate(([0], np.cumsum(counts, dtype=np.int64))),
+        kind=kind.astype(np.uint8),
+        instruction=(instruction.astype(np.uint32) - np.uint32(1)).view(np.int32),
+        chain=chain.astype(np.uint8),
+        name=name.astype(np.uint32),
+        start=start.astype(np.uint64) + np.uint64(least),
+        duration=duration.astype(np.uint64),
+        clock=clock.astype(np.uint8),
+        metadata=metadata.astype(np.uint32),
+        occurrence=occurrence[0].astype(np.uint32) if occurrence else None,
+    )
+    if int(batch.bounds[-1]) != events or len(blocks) != block_count:
+        raise ValueError("tables and columns differ in length")
+    return batch
+
+
+def _most(column: NDArray[Any]) -> int:
+    return int(column.max()) if len(column) else 0
+
+
+def _width(most: int) -> int:
+    """The bytes that each value of a column of unsigned integers up to `most` needs."""
+    return next(width for width in _TYPES if most < 1 << (8 * width))
+
+
+def _cut(data: bytes, lengths: list[int]) -> Iterator[bytes]:
+    at = 0
+    for length in lengths:
+        yield data[at : at + length]
+        at += length
+    if at != len(data):
+        raise ValueError("payloads and their lengths differ")

@@ -1,0 +1,68 @@
+"""
+Base-128 varints, many at a time (https://protobuf.dev/programming-guides/encoding).
+
+Invariant: what is decoded here is what protobuf's own parser makes of the same bytes. What it might refuse or cut (an end in
+the middle of a number, one of ten bytes or more) is not decoded here at all.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.uint8] | NDArray[np.uint64]
+"""Of whichever width holds them."""
+
+_CONTINUES = 0x80
+_MOST_BYTES = 8
+"""Of a number that is decoded here: seven bits each, so 56 bits."""
+_WORD = np.dtype("<u8")
+_MASKS = np.array([(1 << 8 * (1 + more)) - 1 for more in range(_MOST_BYTES)], np.uint64) & np.uint64(0x7F7F7F7F7F7F7F7F)
+"""The bits of a number that count, by how many bytes follow its first."""
+_FOLDS = (
+    (np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00), np.uint64(1)),
+    (np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000), np.uint64(2)),
+    (np.uint64(0x000000000FFFFFFF), np.uint64(0x0FFFFFFF00000000), np.uint64(4)),
+)
+"""Halves of a word that move together, in three steps: groups of 7 bits become 14, 28 and 56."""
+
+
+def decode_varints(fields: Sequence[bytes]) -> list[Numbers] | None:
+    """
+    The numbers in packed fields, for each of them n: uint8[n] where all take one byte, else uint64[n].
+
+    None where they are not for this decoder: a number of more than eight bytes, or one that does not end.
+    """
+    wide = [field for field in fields if not field.isascii()]
+    if any(field[-1] >= _CONTINUES for field in wide):
+        return None
+    decoded = _decode_wide(wide) if wide else []
+    if decoded is None:
+        return None
+    left = iter(decoded)
+    return [np.frombuffer(field, np.uint8) if field.isascii() else next(left) for field in fields]
+
+
+def _decode_wide(fields: Sequence[bytes]) -> list[NDArray[np.uint64]] | None:
+    """Of fields that end where a number does, all at once: the first numbers cost more than the next thousand."""
+    raw = np.frombuffer(b"".join((*fields, bytes(_MOST_BYTES - 1))), np.uint8)
+    ends = (raw[: 1 - _MOST_BYTES] < _CONTINUES).nonzero()[0]
+    starts = np.empty(len(ends), np.int64)
+    starts[0] = 0
+    np.add(ends[:-1], 1, out=starts[1:])
+    more = ends - starts
+    if more.max() >= _MOST_BYTES:
+        return None
+    words = np.ndarray((len(raw) - _MOST_BYTES + 1,), _WORD, buffer=raw, strides=(1,))  # eight bytes from every byte on
+    numbers: NDArray[np.uint64] = words[starts].astype(np.uint64, copy=False) & _MASKS[more]
+    for low, high, shift in _FOLDS:
+        numbers = (numbers & low) | ((numbers & high) >> shift)
+    return np.split(numbers, np.searchsorted(ends, list(accumulate(map(len, fields[:-1])))))
+
+
+def unzigzag(numbers: Numbers) -> NDArray[np.int8] | NDArray[np.int64]:
+    """The signed numbers that unsigned ones stand for, of the same width: 0, -1, 1, -2, ..."""
+    if numbers.dtype == np.uint8:
+        return ((numbers >> 1) ^ -(numbers & 1)).view(np.int8)
+    return ((numbers >> np.uint64(1)) ^ (np.uint64(0) - (numbers & np.uint64(1)))).view(np.int64)

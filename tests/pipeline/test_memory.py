@@ -1,0 +1,38 @@
+"""What is freed is kept."""
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from otel_bridge.pipeline.memory import KEPT_BYTES
+
+COUNT_FAULTS = """
+import resource, sys
+from otel_bridge.pipeline.memory import keep_freed_memory
+kept = sys.argv[1] == "keep" and keep_freed_memory()
+def write(megabytes):
+    return [b"x" * (1 << 20) for _ in range(megabytes)] and None
+write(8)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    write(8)
+print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such call")
+def test_memory_that_was_freed_is_not_taken_from_the_kernel_again() -> None:
+    """Twenty times the same megabytes cost page faults once, where they else cost them each time."""
+
+    def faults(way: str) -> tuple[str, int]:
+        done = subprocess.run([sys.executable, "-c", COUNT_FAULTS, way], check=True, capture_output=True, text=True)
+        kept, count = done.stdout.split()
+        return kept, int(count)
+
+    kept, few = faults("keep")
+    _, many = faults("let go")
+    assert kept == "True"
+    assert few * 10 < many
+    assert KEPT_BYTES > 8 << 20
