@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from otel_bridge.cli.account import Account
 from otel_bridge.cli.parcel import NO_MODEL, Described, Parcel, describe_options, has_sidecar
-from otel_bridge.cli.remote import connection_to, explain, patiently, server_option
+from otel_bridge.cli.remote import Remote, connection_to, explain, patiently, remote_options
 from otel_bridge.cli.request_file import RequestInFile, read_requests
 from otel_bridge.cli.serial_log import DamagedBlock, SerialBlock, read_serial_log
 from otel_bridge.client.connection import Connection
@@ -57,7 +57,7 @@ Attempt = Callable[[], Parcel]
     help="Send requests that a runtime wrote into a file, each after its length; - is standard input.",
 )
 @describe_options
-@server_option
+@remote_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a file, and a summary.")
 def send(
     *,
@@ -69,7 +69,7 @@ def send(
     method: str | None,
     resources: tuple[tuple[str, str], ...],
     runtime_version: str | None,
-    server: str,
+    remote: Remote,
     as_json: bool,
     **clock: Any,
 ) -> None:
@@ -93,7 +93,7 @@ def send(
     files: list[tuple[str, Attempt]] = [(str(path), partial(said.file, path)) for path in dumps]
     waiting = len(files)
     try:
-        with connection_to(server) as connection, _progress(waiting, shown=not as_json) as advance:
+        with connection_to(remote) as connection, _progress(waiting, shown=not as_json) as advance:
             for name, attempt in files:
                 deliver(connection, account, name, attempt)
                 waiting -= 1

@@ -18,7 +18,7 @@ import click
 from otel_bridge.cli.account import Account, printable
 from otel_bridge.cli.folder import REFUSED, SENT, Folder
 from otel_bridge.cli.parcel import Described, Parcel, describe_options, has_sidecar, sidecar_of
-from otel_bridge.cli.remote import connection_to, explain, server_option
+from otel_bridge.cli.remote import Remote, connection_to, explain, remote_options
 from otel_bridge.cli.send import deliver
 from otel_bridge.client.connection import Connection
 from otel_bridge.errors import BridgeRefused, BridgeUnavailable
@@ -49,7 +49,7 @@ _LONGEST_WAIT_S = 60.0
     help="Names of ETDumps; repeatable.",
 )
 @describe_options
-@server_option
+@remote_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a file, and a summary.")
 def watch(
     *,
@@ -62,7 +62,7 @@ def watch(
     method: str | None,
     resources: tuple[tuple[str, str], ...],
     runtime_version: str | None,
-    server: str,
+    remote: Remote,
     as_json: bool,
     **clock: Any,
 ) -> None:
@@ -78,7 +78,7 @@ def watch(
     """
     said = Described(model, build_id, method, resources, runtime_version, clock)
     folder, account = Folder(directory, patterns), Account(as_json)
-    with folder.owned(), _told_to_stop() as stopping, connection_to(server) as connection:
+    with folder.owned(), _told_to_stop() as stopping, connection_to(remote) as connection:
         if not once:
             click.echo(f"{directory}: watched, every {interval_s:g} s", err=True)
         try:
