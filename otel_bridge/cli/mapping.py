@@ -10,6 +10,7 @@ from rich.table import Table
 
 from otel_bridge.cli.cells import cell, console
 from otel_bridge.cli.formats import declare, metadata_options
+from otel_bridge.cli.lazy import LazyGroup
 from otel_bridge.cli.options import split_model
 from otel_bridge.cli.remote import Remote, connection_to, remote_options
 from otel_bridge.mapping.disclosure import disclose
@@ -23,7 +24,7 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.
 _SOURCE_HELP = "SOURCE is an .etrecord, a JSON with debug_handle_map and delegate_map, a .pte, or a built mapping."
 
 
-@click.group()
+@click.group(cls=LazyGroup, modules={name: f"otel_bridge.cli.{name}" for name in ("check", "diff")})
 def mapping() -> None:
     """Make, upload and look at mappings.
 

@@ -16,6 +16,7 @@ from otel_bridge.errors import BridgeRefused, BridgeUnavailable, Unauthenticated
 
 TOKEN_VARIABLE = "OTEL_BRIDGE_TOKEN"  # noqa: S105 - its name, not a token
 _PATIENCE = 5
+_LONGEST_WAIT_S = 60.0  # a bridge that asks for years is asked again
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 T = TypeVar("T")
@@ -119,7 +120,7 @@ def patiently(call: Callable[[], T], sleep: Callable[[float], None] = time.sleep
         except BridgeUnavailable as error:
             if error.retry_after_s is None:
                 raise
-            sleep(error.retry_after_s)
+            sleep(min(error.retry_after_s, _LONGEST_WAIT_S))
     return call()
 
 

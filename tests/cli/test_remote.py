@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 import pytest
+from support.commands import commands_of
 
 from otel_bridge.cli import remote as module
 from otel_bridge.cli.main import otel_bridge
-from otel_bridge.cli.remote import Remote, explain
+from otel_bridge.cli.remote import Remote, explain, patiently
 from otel_bridge.errors import BridgeRefused, BridgeUnavailable
 
 WAYS = {"--server", "--token-file", "--ca", "--cert", "--key", "--plain-token"}
@@ -18,7 +19,7 @@ def commands(group: click.Command, path: str = "") -> Iterator[tuple[str, click.
     """Every command, with the words that name it."""
     yield path, group
     if isinstance(group, click.Group):
-        for name, command in group.commands.items():
+        for name, command in commands_of(group).items():
             yield from commands(command, f"{path} {name}".strip())
 
 
@@ -84,3 +85,15 @@ def test_a_token_that_is_missing() -> None:
     """A refusal for want of a credential says how to give one."""
     error = BridgeRefused("said", code="UNAUTHENTICATED", reason="unauthenticated")
     assert explain("host:1", error) == "said (--token-file FILE, or OTEL_BRIDGE_TOKEN)"
+
+
+def test_patience_has_an_end() -> None:
+    """A bridge that asks for patience gets it five times, a minute at the longest each, whatever it asks for."""
+    waits: list[float] = []
+
+    def call() -> None:
+        raise BridgeUnavailable("full", retry_after_s=(2.0, 1e9)[len(waits) % 2])
+
+    with pytest.raises(BridgeUnavailable):
+        patiently(call, waits.append)
+    assert waits == [2.0, 60.0, 2.0, 60.0, 2.0]
