@@ -130,7 +130,7 @@ class Bridge:
         telemetry.watch("otel_bridge.spool.parked_bytes", lambda: self._spool.parked_bytes)
         self._running: asyncio.Task[None] | None = None
         self._reviewing: asyncio.Task[None] | None = None
-        self._ready = False
+        self._ready = self._stopping = False
         self._broken = asyncio.Event()
 
     @property
@@ -169,21 +169,22 @@ class Bridge:
         except BaseException:
             await self.stop()
             raise
-        self._ready = True
+        self._ready = not self._broken.is_set()  # a damaged spool may have ended the pipeline meanwhile
 
     async def wait_broken(self) -> None:
-        """Return when the bridge cannot go on: its pipeline has ended although nobody stopped it."""
+        """Return when the bridge cannot go on: its pipeline has failed, or has ended although nobody stopped it."""
         await self._broken.wait()
 
     def _note_end(self, running: asyncio.Task[None]) -> None:
-        if self._ready and not running.cancelled():
-            self._ready = False
-            _log.critical("the pipeline has ended, nothing leaves any more", exc_info=running.exception())
-            self._broken.set()
+        if running.cancelled() or (self._stopping and running.exception() is None):
+            return
+        self._ready = False
+        _log.critical("the pipeline has ended, nothing leaves any more", exc_info=running.exception())
+        self._broken.set()
 
     async def stop(self) -> None:
         """Stop as the module says; events that do not leave in time stay in the spool, or are counted as dropped."""
-        self._ready = False
+        self._ready, self._stopping = False, True
         await self._grpc.turn_away()
         if self._running is not None and not self._running.done():
             await asyncio.sleep(self._config.server.turn_away_s)
