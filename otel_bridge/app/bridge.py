@@ -35,6 +35,7 @@ from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.spool.protocol import Spool
 from otel_bridge.spool.room import Bounds
 from otel_bridge.spool.sqlite import SqliteSpool
+from otel_bridge.spool.writer import RESERVE_BYTES
 from otel_bridge.telemetry.provider import OwnExport, Provider
 from otel_bridge.v1 import mapping_pb2
 from otel_bridge.wire.admission import Rules
@@ -229,7 +230,7 @@ def _dead_letters(config: BridgeConfig, recorder: Recorder) -> DeadLetters | Non
     directory = config.server.data_dir
     if directory is None or not config.export.dead_letter_bytes:
         return None
-    return DeadLetters(directory / DIRECTORY, config.export.dead_letter_bytes, recorder)
+    return DeadLetters(directory / DIRECTORY, config.export.dead_letter_bytes, recorder, reserve_bytes=RESERVE_BYTES)
 
 
 def _lot_limits(config: BridgeConfig) -> LotLimits:
