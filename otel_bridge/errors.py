@@ -8,6 +8,8 @@ What can go wrong, drawn.
     - MalformedETDump     a file that is not a whole, honest ETDump
     - MalformedMapping    a mapping, or the source of one, that cannot be used
     - TooLarge            a request over the size limit
+    - Unauthenticated     a request without a credential, or with one that is not good
+    - PermissionDenied    a good credential that lacks the scope
     - MappingConflict     the build already has a mapping that resolves differently
     - MappingNotFound     no mapping goes by that reference
     - ExportRejected      the back end refused spans for good
@@ -70,6 +72,30 @@ class TooLarge(Rejected):
     """A request is over the size limit."""
 
     reason = "too_large"
+
+
+class Unauthenticated(Rejected):
+    """
+    A request has no credential, or one that is not good.
+
+    `is_invalid`: there is one. Nothing else is told of it: not whether it exists, existed or has ended.
+    """
+
+    reason = "unauthenticated"
+
+    def __init__(self, message: str, *, is_invalid: bool = False) -> None:
+        super().__init__(message)
+        self.is_invalid = is_invalid
+
+
+class PermissionDenied(Rejected):
+    """The credential of a request is good, but lacks the scope that the request needs: `scope`."""
+
+    reason = "permission_denied"
+
+    def __init__(self, message: str, *, scope: str = "") -> None:
+        super().__init__(message)
+        self.scope = scope
 
 
 class MappingConflict(Rejected):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import grpc
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
+from hypothesis import HealthCheck, settings
 from support.engines import EngineMissing, jaeger_can_be_built, require
 from support.engines import jaeger as build_jaeger
 from support.jaeger import Jaeger, running_jaeger
@@ -21,6 +22,10 @@ except ImportError:  # there is none for this platform; the service then runs on
     new_event_loop = None
 
 FIXTURES = Path(__file__).parent / "fixtures"
+
+# A busy machine is no fault of what is tested: no example has a time of its own, the test as a whole has.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]

@@ -36,8 +36,8 @@ class ETDumpUploader(private val bridge: String, private val said: Map<String, S
             val answer = stream?.use { it.readBytes().decodeToString() }.orEmpty()
             return when (code) {
                 200 -> Outcome.Taken(answer)
-                429, 502, 503, 504 -> Outcome.Later(connection.getHeaderField("Retry-After")?.toLongOrNull() ?: 30, answer)
-                else -> Outcome.Refused(answer)
+                400, 413, 500 -> Outcome.Refused(answer) // the bridge's word on this file; else of the way there
+                else -> Outcome.Later(connection.getHeaderField("Retry-After")?.toLongOrNull() ?: 30, answer)
             }
         } catch (error: IOException) {
             return Outcome.Later(30, error.toString())

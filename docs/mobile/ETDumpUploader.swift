@@ -31,10 +31,10 @@ struct ETDumpUploader {
       let http = response as? HTTPURLResponse
       switch http?.statusCode ?? 0 {
       case 200: return .taken(answer)
-      case 429, 502, 503, 504:
+      case 400, 413, 500: return .refused(answer)  // the bridge's word on this file
+      default:  // on another matter: it is full, or a proxy wants another token
         let told = http?.value(forHTTPHeaderField: "Retry-After").flatMap { Double($0) }
         return .later(seconds: told ?? 30, why: answer)
-      default: return .refused(answer)
       }
     } catch {
       return .later(seconds: 30, why: error.localizedDescription)

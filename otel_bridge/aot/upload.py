@@ -40,9 +40,10 @@ def upload_mapping(
     version: str,
     server: str = "127.0.0.1:4417",
     token: str | Path | None = None,
-    ca: Path | None = None,
-    cert: Path | None = None,
-    key: Path | None = None,
+    ca: str | Path | None = None,
+    cert: str | Path | None = None,
+    key: str | Path | None = None,
+    plain_token: bool = False,
     replace: bool = False,
     build_id: str | None = None,
     strip_prefix: str | Sequence[str] = (),
@@ -54,13 +55,13 @@ def upload_mapping(
 
     Call it before the program is written to its file: the build id is written into it.
 
-    server, token, ca, cert, key   see `otel_bridge.client.connection.Connection`
-    replace                        replace a mapping of the same build that resolves differently, else that is refused
+    server and what follows   see `otel_bridge.client.connection.Connection`
+    replace                   replace a mapping of the same build that resolves differently, else that is refused
 
     Raises `MalformedMapping`, `ConfigError` before anything is sent; `BridgeUnavailable` where a retry helps, else
     `BridgeRefused`.
     """
-    with Connection(server, token=token, ca=ca, cert=cert, key=key) as connection:
+    with Connection(server, token=token, ca=ca, cert=cert, key=key, plain_token=plain_token) as connection:
         file = mapping_from_program(
             executorch_program_manager,
             edge_program_manager,

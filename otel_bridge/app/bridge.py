@@ -39,6 +39,8 @@ from otel_bridge.spool.writer import RESERVE_BYTES
 from otel_bridge.telemetry.provider import OwnExport, Provider
 from otel_bridge.v1 import mapping_pb2
 from otel_bridge.wire.admission import Rules
+from otel_bridge.wire.entrance import open_entrance
+from otel_bridge.wire.guard import GrpcGuard
 from otel_bridge.wire.http import http_app
 from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.mappings import Mappings
@@ -65,6 +67,7 @@ class Bridge:
         self._provider = Provider(version=__version__, export=_own_export(config))
         telemetry = self._provider.telemetry
         recorder = self._recorder = Recorder(telemetry)
+        entrance = self._entrance = open_entrance(config.server, config.auth, recorder.denied)
         self.registry = open_registry(config.server.data_dir)
         self._claim = Claim(config.server.data_dir) if config.server.data_dir is not None else None
         converters = Converters(config.clock.converters, watch=recorder.unconverted)
@@ -110,7 +113,8 @@ class Bridge:
             profiling_handler(intake, count_grpc),
             mapping_handler(served, count_grpc),
         )
-        self._grpc = GrpcDoor(handlers, limit)
+        guards = [GrpcGuard(entrance.gate, count_grpc)] if entrance.gate is not None else []
+        self._grpc = GrpcDoor(handlers, limit, entrance.tls, guards)
         self._http = HttpDoor(
             http_app(
                 intake,
@@ -120,8 +124,10 @@ class Bridge:
                 ready=lambda: self._ready,
                 metrics=self._provider.exposition,
                 count=lambda outcome: recorder.request("http", outcome),
+                gate=entrance.gate,
             ),
             config.server.drain_s,
+            entrance.tls,
         )
         telemetry.watch("otel_bridge.dead_letters.size_bytes", lambda: letters.size_bytes if letters is not None else None)
         telemetry.watch("otel_bridge.spool.events", lambda: self._spool.events)
@@ -162,6 +168,7 @@ class Bridge:
         self._running = asyncio.create_task(self._pipeline.run())
         self._running.add_done_callback(self._note_end)
         self._reviewing = asyncio.create_task(self._parking.run())
+        self._entrance.start()
         try:
             self._http.bind(self._config.server.http_address)
             self._grpc.bind(self._config.server.grpc_address)
@@ -190,6 +197,7 @@ class Bridge:
         if self._running is not None and not self._running.done():
             await asyncio.sleep(self._config.server.turn_away_s)
         await asyncio.gather(self._grpc.stop(self._config.server.drain_s), self._http.stop())
+        await self._entrance.stop()
         if self._reviewing is not None:
             self._reviewing.cancel()
             await asyncio.gather(self._reviewing, return_exceptions=True)

@@ -46,6 +46,17 @@ DEVICES = (
 )
 
 
+_OPEN = {
+    "server.tls_certificate": "",
+    "server.tls_key": "",
+    "server.tls_client_ca": "",
+    "auth.enabled": False,
+    "auth.tokens_file": "",
+    "auth.certificates": {},
+}
+"""Doors on loopback for this process alone, also where variables close those of the machine's bridge."""
+
+
 class Kept:
     """An `Exporter` that keeps what it is given."""
 
@@ -74,6 +85,7 @@ def play(data_dir: Path, otlp_endpoint: str | None) -> tuple[int, list[bytes]]:
             "server.http_address": "127.0.0.1:0",
             "server.data_dir": str(data_dir),
             "export.endpoint": otlp_endpoint,
+            **_OPEN,
         },
     )
     kept = Kept()

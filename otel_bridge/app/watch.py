@@ -43,6 +43,10 @@ class Recorder:
         """A request ended: "ok", or the reason of its error."""
         self._telemetry.add("otel_bridge.receiver.requests", 1, transport=transport, outcome=outcome)
 
+    def denied(self, transport: str, reason: str) -> None:
+        """A request was turned away: its credential is missing, not good, or lacks the scope."""
+        self._telemetry.add("otel_bridge.auth.refused_requests", 1, transport=transport, reason=reason)
+
     def emitted(self, events: int, spans: int) -> None:
         """The back end took the spans of these events."""
         self._telemetry.add("otel_bridge.pipeline.emitted_events", events)

@@ -13,7 +13,13 @@ from typing import Any
 
 import click
 
+from otel_bridge.telemetry.logs import escape
 from otel_bridge.v1 import profiling_pb2 as pb
+
+
+def printable(text: str) -> str:
+    """Text for a terminal: names of files come from devices, too."""
+    return escape(text, len(text))
 
 
 @dataclass(slots=True)
@@ -45,14 +51,14 @@ class Account:
             click.echo(json.dumps({**counts, "first_rejection": answer.first_rejection}))
             return
         counted = "".join(f", {events} {reason}" for reason, events in rejected.items())
-        click.echo(f"{name}: {answer.accepted} events accepted{counted}")
+        click.echo(f"{printable(name)}: {answer.accepted} events accepted{counted}")
         if answer.first_rejection:
             click.echo(f"  first: {answer.first_rejection}", err=True)
 
     def note_fault(self, name: str, fault: str) -> None:
         """Count and show what was not taken."""
         self.refused += 1
-        click.echo(f"Error: {fault}", err=True)
+        click.echo(f"Error: {printable(fault)}", err=True)
         if self.as_json:
             click.echo(json.dumps({"file": name, "error": fault}))
 

@@ -14,14 +14,16 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
 
-from otel_bridge.cli.parcel import sidecar_of
+from otel_bridge.cli.parcel import has_sidecar, sidecar_of
 
 SENT, REFUSED = "sent", "refused"
 _LOCK = ".otel-bridge-watch.lock"
+_LONGEST_STEM_BYTES = 200  # a name has 255, and a number is added to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,8 @@ class Folder:
         target = _free(self.path / where, path.name)
         try:
             path.rename(target)
-            sidecar = sidecar_of(path)
-            if sidecar.exists():
-                sidecar.rename(sidecar_of(target))
+            if has_sidecar(path):
+                sidecar_of(path).rename(sidecar_of(target))
         except FileNotFoundError:
             return  # somebody took it: it is out of the way
         except OSError as error:
@@ -105,7 +106,9 @@ class Folder:
             entries = list(self.path.iterdir())
         except OSError as error:
             raise click.ClickException(f"{self.path}: cannot be read: {error.strerror}") from error
-        return [each for each in entries if any(each.match(pattern) for pattern in self._patterns) and each.name[0] != "."]
+        sidecars = {sidecar_of(each) for each in entries}
+        matching = [each for each in entries if any(fnmatchcase(each.name, pattern) for pattern in self._patterns)]
+        return [each for each in matching if each.name[0] != "." and each not in sidecars]
 
 
 def look_at(path: Path) -> Look | None:
@@ -120,8 +123,9 @@ def look_at(path: Path) -> Look | None:
 def _free(folder: Path, name: str) -> Path:
     """A path that is not taken: devices call every dump `result.etdp`."""
     stem, suffix = os.path.splitext(name)  # noqa: PTH122 - both halves at once
+    stem = os.fsdecode(os.fsencode(stem)[:_LONGEST_STEM_BYTES])
     target, number = folder / name, 1
-    while target.exists() or sidecar_of(target).exists():
+    while target.exists() or has_sidecar(target):
         number += 1
         target = folder / f"{stem}.{number}{suffix}"
     return target

@@ -10,31 +10,20 @@ import sys
 import click
 
 from otel_bridge import __version__
-from otel_bridge.cli.check import check
-from otel_bridge.cli.config import config
-from otel_bridge.cli.demo import demo
-from otel_bridge.cli.diff import diff
-from otel_bridge.cli.header import header
-from otel_bridge.cli.inspect import inspect
-from otel_bridge.cli.mapping import mapping
-from otel_bridge.cli.replay import replay
-from otel_bridge.cli.send import send
-from otel_bridge.cli.serve import serve
-from otel_bridge.cli.spool import spool
-from otel_bridge.cli.watch import watch
+from otel_bridge.cli.lazy import LazyGroup
 from otel_bridge.errors import BridgeError
 
+_COMMANDS = ("serve", "mapping", "send", "watch", "replay", "inspect", "token", "config", "header", "demo", "spool")
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+
+@click.group(
+    cls=LazyGroup,
+    modules={name: f"otel_bridge.cli.{name}" for name in _COMMANDS},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
 @click.version_option(__version__, prog_name="otel-bridge")
 def otel_bridge() -> None:
     """ExecuTorch delegate events as OpenTelemetry spans."""
-
-
-for command in (serve, mapping, send, watch, replay, inspect, config, header, demo, spool):
-    otel_bridge.add_command(command)
-for command in (check, diff):
-    mapping.add_command(command)
 
 
 def main() -> None:

@@ -10,8 +10,9 @@ from rich.table import Table
 
 from otel_bridge.cli.cells import cell, console
 from otel_bridge.cli.formats import declare, metadata_options
+from otel_bridge.cli.lazy import LazyGroup
 from otel_bridge.cli.options import split_model
-from otel_bridge.cli.remote import connection_to, server_option
+from otel_bridge.cli.remote import Remote, connection_to, remote_options
 from otel_bridge.mapping.disclosure import disclose
 from otel_bridge.mapping.document import default_build_id, digest, encode, to_json
 from otel_bridge.mapping.merge import merge
@@ -23,7 +24,7 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.
 _SOURCE_HELP = "SOURCE is an .etrecord, a JSON with debug_handle_map and delegate_map, a .pte, or a built mapping."
 
 
-@click.group()
+@click.group(cls=LazyGroup, modules={name: f"otel_bridge.cli.{name}" for name in ("check", "diff")})
 def mapping() -> None:
     """Make, upload and look at mappings.
 
@@ -96,7 +97,7 @@ def build(
 @click.argument("source", type=click.Path(path_type=Path))
 @_describe_options
 @click.option("--replace", is_flag=True, help="Replace a mapping of the same build that resolves differently.")
-@server_option
+@remote_options
 @_json_option
 def upload(
     *,
@@ -108,13 +109,13 @@ def upload(
     strip_prefix: tuple[str, ...],
     without_source: bool,
     replace: bool,
-    server: str,
+    remote: Remote,
     as_json: bool,
 ) -> None:
     """See the help above."""
     file = load_source(source, name=model_name, version=model_version, build_id=build_id, pte=pte)
     file.mapping.CopyFrom(disclose(file.mapping, strip_prefix=strip_prefix, with_source=not without_source))
-    with connection_to(server) as bridge:
+    with connection_to(remote) as bridge:
         done = bridge.call(bridge.mappings.PutMapping, pb.PutMappingRequest(file=file, replace=replace))
     if as_json:
         click.echo(json.dumps({"digest": done.digest, "build_id": done.build_id, "created": done.created}))
@@ -123,12 +124,12 @@ def upload(
 
 
 @mapping.command("list")
-@server_option
+@remote_options
 @_json_option
-def list_(server: str, *, as_json: bool) -> None:
+def list_(remote: Remote, *, as_json: bool) -> None:
     """List the mappings of a running bridge."""
     found: list[pb.MappingInfo] = []
-    with connection_to(server) as bridge:
+    with connection_to(remote) as bridge:
         token = ""
         while True:
             page = bridge.call(bridge.mappings.ListMappings, pb.ListMappingsRequest(page_token=token))
@@ -148,11 +149,11 @@ def list_(server: str, *, as_json: bool) -> None:
 
 @mapping.command()
 @click.argument("ref")
-@server_option
+@remote_options
 @_json_option
-def show(ref: str, server: str, *, as_json: bool) -> None:
+def show(ref: str, remote: Remote, *, as_json: bool) -> None:
     """Show one mapping. REF is a build id, sha256:DIGEST or NAME@VERSION."""
-    with connection_to(server) as bridge:
+    with connection_to(remote) as bridge:
         found = bridge.call(bridge.mappings.GetMapping, pb.GetMappingRequest(ref=ref))
     if as_json:
         click.echo(to_json(pb.MappingFile(mapping=found.mapping, build_id=found.info.build_id)))
@@ -171,21 +172,21 @@ def show(ref: str, server: str, *, as_json: bool) -> None:
 
 @mapping.command()
 @click.argument("ref")
-@server_option
-def delete(ref: str, server: str) -> None:
+@remote_options
+def delete(ref: str, remote: Remote) -> None:
     """Forget a mapping of a running bridge, with its aliases. REF is a build id, sha256:DIGEST or NAME@VERSION."""
-    with connection_to(server) as bridge:
+    with connection_to(remote) as bridge:
         done = bridge.call(bridge.mappings.DeleteMapping, pb.DeleteMappingRequest(ref=ref))
     click.echo(f"deleted: build {done.build_id}")
 
 
 @mapping.command()
-@server_option
+@remote_options
 @_json_option
-def missing(server: str, *, as_json: bool) -> None:
+def missing(remote: Remote, *, as_json: bool) -> None:
     """List builds and aliases that devices named and that have no mapping."""
     found: list[pb.MissingMapping] = []
-    with connection_to(server) as bridge:
+    with connection_to(remote) as bridge:
         token = ""
         while True:
             page = bridge.call(bridge.mappings.ListMissing, pb.ListMissingRequest(page_token=token))
@@ -207,11 +208,11 @@ def missing(server: str, *, as_json: bool) -> None:
 @mapping.command()
 @click.argument("alias_name", metavar="NAME@VERSION")
 @click.argument("ref")
-@server_option
-def alias(alias_name: str, ref: str, server: str) -> None:
+@remote_options
+def alias(alias_name: str, ref: str, remote: Remote) -> None:
     """Let NAME@VERSION name the build of REF from now on."""
     name, version = split_model(alias_name)
-    with connection_to(server) as bridge:
+    with connection_to(remote) as bridge:
         request = pb.SetAliasRequest(name=name, version=version, ref=ref)
         done = bridge.call(bridge.mappings.SetAlias, request)
     before = f", before {done.previous_build_id}" if done.previous_build_id else ""

@@ -13,6 +13,7 @@ Invariants
 
 import contextlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,15 +140,20 @@ def sidecar_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.json")
 
 
+def has_sidecar(path: Path) -> bool:
+    """Whether a file has a sidecar; one whose sidecar would have too long a name has none."""
+    return os.path.exists(sidecar_of(path))  # noqa: PTH110 - that of Path raises where a name is too long
+
+
 def read_sidecar(path: Path) -> pb.UploadETDumpRequest | None:
     """What the sidecar of a file says; None: there is none. Raises `click.ClickException`."""
     sidecar = sidecar_of(path)
     try:
         with sidecar.open("rb") as stream:
             data = stream.read(_MAX_SIDECAR_BYTES + 1)
-    except FileNotFoundError:
-        return None
     except OSError as error:
+        if not has_sidecar(path):
+            return None
         raise click.ClickException(f"{sidecar}: cannot be read: {error.strerror}") from error
     if len(data) > _MAX_SIDECAR_BYTES:
         raise click.ClickException(f"{sidecar}: has more than {_MAX_SIDECAR_BYTES} bytes; that is no sidecar")

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from otel_bridge.cli.account import Account
-from otel_bridge.cli.parcel import NO_MODEL, Described, Parcel, describe_options, sidecar_of
-from otel_bridge.cli.remote import connection_to, explain, patiently, server_option
+from otel_bridge.cli.parcel import NO_MODEL, Described, Parcel, describe_options, has_sidecar
+from otel_bridge.cli.remote import Remote, connection_to, explain, patiently, remote_options
 from otel_bridge.cli.request_file import RequestInFile, read_requests
 from otel_bridge.cli.serial_log import DamagedBlock, SerialBlock, read_serial_log
 from otel_bridge.client.connection import Connection
@@ -57,7 +57,7 @@ Attempt = Callable[[], Parcel]
     help="Send requests that a runtime wrote into a file, each after its length; - is standard input.",
 )
 @describe_options
-@server_option
+@remote_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a file, and a summary.")
 def send(
     *,
@@ -69,7 +69,7 @@ def send(
     method: str | None,
     resources: tuple[tuple[str, str], ...],
     runtime_version: str | None,
-    server: str,
+    remote: Remote,
     as_json: bool,
     **clock: Any,
 ) -> None:
@@ -85,13 +85,15 @@ def send(
     said = Described(model, build_id, method, resources, runtime_version, clock)
     if not dumps and not logs and not recordings:
         raise click.UsageError("Missing argument 'RUN.etdp...' (or --uart LOG, or --events FILE)")
-    if dumps and not said.names_model and not all(sidecar_of(path).exists() for path in dumps):
+    if [*logs, *recordings].count(Path("-")) > 1:
+        raise click.UsageError("- is given twice, and there is one standard input")
+    if dumps and not said.names_model and not all(has_sidecar(path) for path in dumps):
         raise click.UsageError(NO_MODEL)
     account = Account(as_json)
     files: list[tuple[str, Attempt]] = [(str(path), partial(said.file, path)) for path in dumps]
     waiting = len(files)
     try:
-        with connection_to(server) as connection, _progress(waiting, shown=not as_json) as advance:
+        with connection_to(remote) as connection, _progress(waiting, shown=not as_json) as advance:
             for name, attempt in files:
                 deliver(connection, account, name, attempt)
                 waiting -= 1
@@ -151,15 +153,19 @@ def _blocks_in(sources: Sequence[Path], read: Reader, said: Described, account: 
             account.note_fault(shown, f"{shown}: cannot be read: {error.strerror}")
             continue
         found = 0
-        with stream:
-            for block in read(stream):
-                found += 1
-                if isinstance(block, DamagedBlock):
-                    account.note_fault(shown, f"{shown}: {block}")
-                else:
-                    yield f"{shown}: {block.place}", partial(said.block, None if shown == "-" else source, block)
-        if not found:
-            account.note_fault(shown, f"{shown}: {_NOTHING[read]}")
+        try:
+            with stream:
+                for block in read(stream):
+                    found += 1
+                    if isinstance(block, DamagedBlock):
+                        account.note_fault(shown, f"{shown}: {block}")
+                    else:
+                        yield f"{shown}: {block.place}", partial(said.block, None if shown == "-" else source, block)
+        except OSError as error:  # such as the end of a serial port that was pulled out
+            account.note_fault(shown, f"{shown}: cannot be read any further: {error.strerror}; {found} came before")
+        else:
+            if not found:
+                account.note_fault(shown, f"{shown}: {_NOTHING[read]}")
 
 
 @contextmanager

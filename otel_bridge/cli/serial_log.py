@@ -77,7 +77,7 @@ class _Open:
 
     def add(self, line: bytes) -> None:
         """Take what a line inside the block holds."""
-        token = line.split()[-1] if line.strip() else b""
+        token = next(iter(line.rsplit(None, 1)[-1:]), b"")  # of a line of spaces there is none
         runner, checksum = _RUNNER_ETDUMP.search(line), _CHECKSUM.match(token)
         if self.kind == RUNNER:
             self._keep(runner[1] if runner else b"")

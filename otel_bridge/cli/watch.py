@@ -6,6 +6,7 @@ Invariant: a file leaves the folder only after the bridge has answered for it. A
 
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,10 +15,10 @@ from typing import Any
 
 import click
 
-from otel_bridge.cli.account import Account
+from otel_bridge.cli.account import Account, printable
 from otel_bridge.cli.folder import REFUSED, SENT, Folder
-from otel_bridge.cli.parcel import Described, Parcel, describe_options, sidecar_of
-from otel_bridge.cli.remote import connection_to, explain, server_option
+from otel_bridge.cli.parcel import Described, Parcel, describe_options, has_sidecar, sidecar_of
+from otel_bridge.cli.remote import Remote, connection_to, explain, remote_options
 from otel_bridge.cli.send import deliver
 from otel_bridge.client.connection import Connection
 from otel_bridge.errors import BridgeRefused, BridgeUnavailable
@@ -44,10 +45,11 @@ _LONGEST_WAIT_S = 60.0
     default=("*.etdp", "*.etdump"),
     show_default=True,
     metavar="GLOB",
+    callback=lambda _context, _option, patterns: _checked(patterns),
     help="Names of ETDumps; repeatable.",
 )
 @describe_options
-@server_option
+@remote_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a file, and a summary.")
 def watch(
     *,
@@ -60,7 +62,7 @@ def watch(
     method: str | None,
     resources: tuple[tuple[str, str], ...],
     runtime_version: str | None,
-    server: str,
+    remote: Remote,
     as_json: bool,
     **clock: Any,
 ) -> None:
@@ -76,7 +78,7 @@ def watch(
     """
     said = Described(model, build_id, method, resources, runtime_version, clock)
     folder, account = Folder(directory, patterns), Account(as_json)
-    with folder.owned(), _told_to_stop() as stopping, connection_to(server) as connection:
+    with folder.owned(), _told_to_stop() as stopping, connection_to(remote) as connection:
         if not once:
             click.echo(f"{directory}: watched, every {interval_s:g} s", err=True)
         try:
@@ -87,6 +89,13 @@ def watch(
         click.get_current_context().exit(1)
 
 
+def _checked(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in patterns:
+        if not pattern or "/" in pattern:
+            raise click.BadParameter(f"{pattern!r} matches no name; it is for names in DIR, such as *.etdp")
+    return patterns
+
+
 @dataclass(slots=True)
 class _Watcher:
     """
@@ -94,6 +103,7 @@ class _Watcher:
 
     told       what was said of files that stay, so that it is not said at each look
     failures   looks in a row at which the bridge took nothing
+    delayed    how often each file met a bridge that could not take it; the others go first, so that none holds them up
     """
 
     folder: Folder
@@ -103,6 +113,7 @@ class _Watcher:
     stopping: threading.Event
     told: set[str] = field(default_factory=set)
     failures: int = 0
+    delayed: Counter[Path] = field(default_factory=Counter)
 
     def run(self, interval_s: float, *, once: bool) -> int:
         """Look until told to stop, or until every file is whole; how many files stay after the last look."""
@@ -117,7 +128,7 @@ class _Watcher:
     def _send(self, whole: list[Path]) -> int:
         """Send files; how many stay."""
         left = 0
-        for index, path in enumerate(whole):
+        for index, path in enumerate(sorted(whole, key=lambda path: self.delayed[path])):
             waiting = len(whole) - index
             if self.stopping.is_set():
                 return left + waiting
@@ -128,6 +139,7 @@ class _Watcher:
                     waits = "1 file waits" if waiting == 1 else f"{waiting} files wait"
                     click.echo(f"{explain(self.connection.server, error)}; {waits}", err=True)
                 self.failures = min(self.failures + 1, 16)
+                self.delayed[path] += 1
                 return left + waiting
             self.failures = 0
         return left
@@ -142,12 +154,13 @@ class _Watcher:
             self._tell(error.message)
             return False
         taken = deliver(self.connection, self.account, str(path), lambda: parcel, self._wait)
+        self.delayed.pop(path, None)
         self.folder.move(path, SENT if taken else REFUSED)
         return True
 
     def _read(self, path: Path) -> Parcel:
         """The file. Raises `click.ClickException` where it is not to be sent as it is."""
-        if not self.said.names_model and not sidecar_of(path).exists():
+        if not self.said.names_model and not has_sidecar(path):
             raise click.ClickException(f"{path}: waits for {sidecar_of(path).name}, or start with --model or --build-id")
         parcel = self.said.file(path)
         if not self.folder.is_as_seen(path):
@@ -162,7 +175,7 @@ class _Watcher:
         """Say something on standard error, once."""
         if what not in self.told:
             self.told.add(what)
-            click.echo(what, err=True)
+            click.echo(printable(what), err=True)
 
 
 @contextmanager

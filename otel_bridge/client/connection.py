@@ -83,7 +83,8 @@ class Connection:
         self._token: Token | None = open_token(token) if token is not None else None
         if self._token and self._credentials is None and not address.is_local and not plain_token:
             raise ConfigError(
-                f"token: would travel to {self.server} in plain text; use https://{self.server}, or say plain_token=True"
+                f"token: would travel to {self.server} in plain text; use https://{self.server}, "
+                "or say plain_token=True (--plain-token)"
             )
         self._compression = grpc.Compression.Gzip if gzip else grpc.Compression.NoCompression
         self._opened: grpc.Channel | None = None

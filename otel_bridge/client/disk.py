@@ -79,6 +79,8 @@ class DiskOutbox:
         database.execute("COMMIT")
         query = "SELECT number, stream, sequence, events, length(body) FROM requests ORDER BY number"
         for number, stream, sequence, events, size in database.execute(query):
+            if not isinstance(stream, bytes) or not str(sequence).isdecimal() or not isinstance(events, int):
+                raise OutboxDamaged(f"the buffer {self.path} holds a request that is none")
             self._add(number, (stream, int(sequence)), events, size)
 
     def identities(self) -> set[Identity]:

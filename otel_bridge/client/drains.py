@@ -29,7 +29,7 @@ _MAX_NOTED = 4_096
 
 
 class NothingToDrain(ValueError):
-    """No method was executed since the ETDump was drained last: the runtime would crash."""
+    """No method was executed since the ETDump was drained last, or one is being executed: the runtime would crash."""
 
 
 class Drains:

@@ -7,8 +7,9 @@ Invariants
 * Each request carries the names and payloads that it uses, and no others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,17 +38,16 @@ def fit(batch: EventBatch, head: pb.Stream, limits: Limits, give_up: Callable[[i
 
     `give_up` is told of events that are too large alone.
     """
-    request = _within(batch, head, limits)
+    request, pieces = _within(batch, head, limits)
     if request is not None:
         return [request]
     if len(batch.blocks) > 1:
-        half = len(batch.blocks) // 2
         return [
             each
-            for blocks in (slice(0, half), slice(half, len(batch.blocks)))
-            for each in fit(_take_blocks(batch, blocks), head, limits, give_up)
+            for first, last in _share(0, len(batch.blocks), pieces)
+            for each in fit(_take_blocks(batch, slice(first, last)), head, limits, give_up)
         ]
-    return _Divided(batch, head, limits, give_up).requests()
+    return _Divided(batch, head, limits, give_up).requests(pieces)
 
 
 class _Divided:
@@ -60,33 +60,42 @@ class _Divided:
         self._head, self._limits, self._give_up = head, limits, give_up
         self._made: list[pb.ExportEventsRequest] = []
 
-    def requests(self) -> list[pb.ExportEventsRequest]:
-        """The parts, in order."""
-        self._halve(0, len(self._batch))
+    def requests(self, pieces: int) -> list[pb.ExportEventsRequest]:
+        """The parts, in order; it is likely to fit in so many."""
+        self._divide(0, len(self._batch), pieces)
         if self._made and self._whole.last:
             self._made[-1].blocks[0].part.last = True
         return self._made
 
-    def _halve(self, first: int, last: int) -> None:
-        part = Part(self._whole.number + len(self._made), last=False, first_event=self._whole.first_event + first)
-        request = _within(_take_rows(self._batch, first, last, replace(self._block, part=part)), self._head, self._limits)
-        if request is not None:
-            self._made.append(request)
-        elif last - first <= 1:
+    def _divide(self, first: int, last: int, pieces: int) -> None:
+        """Parts of rows that are too large together."""
+        if last - first <= 1:
             self._give_up(last - first)
-        else:
-            middle = (first + last) // 2
-            self._halve(first, middle)
-            self._halve(middle, last)
+            return
+        for begin, end in _share(first, last, pieces):
+            part = Part(self._whole.number + len(self._made), last=False, first_event=self._whole.first_event + begin)
+            rows = _take_rows(self._batch, begin, end, replace(self._block, part=part))
+            request, more = _within(rows, self._head, self._limits)
+            if request is not None:
+                self._made.append(request)
+            else:
+                self._divide(begin, end, more)
 
 
-def _within(batch: EventBatch, head: pb.Stream, limits: Limits) -> pb.ExportEventsRequest | None:
-    """The request of a batch; None: it is too large."""
+def _within(batch: EventBatch, head: pb.Stream, limits: Limits) -> tuple[pb.ExportEventsRequest | None, int]:
+    """The request of a batch and 1; or None, it is too large, and in how many pieces it is likely to fit."""
     if len(batch.blocks) > _MAX_BLOCKS or len(batch) > _MAX_EVENTS:
-        return None
+        return None, 2
     request = request_of(_prune(batch))
     request.stream.CopyFrom(head)
-    return request if request.ByteSize() + _HEADROOM_BYTES <= limits.max_bytes else None
+    nbytes = request.ByteSize() + _HEADROOM_BYTES
+    return (request, 1) if nbytes <= limits.max_bytes else (None, 1 + -(-nbytes // limits.max_bytes))
+
+
+def _share(first: int, last: int, pieces: int) -> Iterator[tuple[int, int]]:
+    """The range from `first` to `last`, two long or more, in so many pieces at the most, none of them empty."""
+    count = min(pieces, last - first)
+    return pairwise(first + (last - first) * piece // count for piece in range(count + 1))
 
 
 _COLUMNS = ("kind", "instruction", "chain", "name", "start", "duration", "clock", "metadata")

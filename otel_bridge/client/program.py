@@ -21,7 +21,7 @@ from typing import Any, Self
 from otel_bridge.client.client import AsyncBridgeClient, BridgeClient
 from otel_bridge.client.current_span import current_context
 from otel_bridge.client.drained import Execution
-from otel_bridge.client.drains import Drains
+from otel_bridge.client.drains import Drains, NothingToDrain
 from otel_bridge.client.stream import attributes_of
 from otel_bridge.model.stream import Attributes, Clock
 
@@ -138,6 +138,8 @@ class ProfiledProgram:
         Raises NothingToDrain where the runtime itself would crash.
         """
         with self._lock:
+            if self._depth:
+                raise NothingToDrain("a method of the program is being executed on this thread: drain after it has returned")
             self._drains.write(etdump_path, debug_buffer_path)
 
     def _told(self) -> Attributes:

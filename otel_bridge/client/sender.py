@@ -89,6 +89,7 @@ class Sender:
     def flush(self) -> "Future[bool]":
         """Done, and true, once all that was recorded before has ended; false: the sender stopped before."""
         flush = _Flush()
+        flush.done.set_running_or_notify_cancel()  # from now on nobody can cancel it: others may wait for the same
         with self._flush_lock:
             if self._is_over:
                 flush.done.set_result(False)

@@ -37,7 +37,7 @@ class Store:
         self._memory = MemoryOutbox()
         self._disk: DiskOutbox | None = None
         self._open_at = now()
-        self._fault = ""
+        self._fault = self._closed_by = ""
         self._lent: tuple[Place, Sealed] | None = None
 
     @property
@@ -140,8 +140,11 @@ class Store:
                 self._set_aside(path, error)
                 self._disk = DiskOutbox(path, self._give_up)
         except (OutboxFault, OutboxDamaged) as error:
-            _log.warning("%s; until then memory keeps what is to be sent", error)
+            if str(error) != self._closed_by:  # it is asked for again and again, and said once
+                _log.warning("%s; until then memory keeps what is to be sent", error)
+            self._closed_by = str(error)
         else:
+            self._closed_by = ""
             self._counters.inherit(self._disk.events)
 
     def _fail(self, error: OutboxFault | OutboxDamaged) -> None:

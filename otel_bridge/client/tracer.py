@@ -2,7 +2,8 @@
 ExecuTorch's `EventTracer` in Python (runtime/core/event_tracer.h): for delegates and runtimes with a Python half.
 
 Invariants
-* Each thread has its own event block and instruction, so one tracer may serve many threads; events of two never mix.
+* Each thread has its own event block, instruction and method, so one tracer may serve many threads; events of two never mix,
+  and a thread that gets the number of one that has ended gets nothing else of it.
 * An event costs a tuple. Nothing is encoded, sent or waited for on the thread that records.
 * Misuse by the author of the instrumentation raises a `MisusedTracer` where it is written; nothing that a run brings raises.
 * As in ExecuTorch: events stand in the order in which they ended; the end of a delegate's event is put down to the instruction
@@ -11,10 +12,11 @@ Invariants
 * A block is bounded by the memory of the queue: what an endless one holds beyond it is dropped, and counted.
 """
 
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from threading import get_ident
+from weakref import ref
 
 from otel_bridge.client.client import AsyncBridgeClient, BridgeClient
 from otel_bridge.client.current_span import current_context
@@ -26,7 +28,24 @@ from otel_bridge.model.stream import Anchor, Clock
 
 _U64 = 2**64 - 1
 _NO_CHAIN, _NO_HANDLE = -1, 0
+_FEW = 16
+"""Open blocks among which nobody looks for those of threads that have ended."""
+
 _HOST = Clock(name="host")
+
+
+class _Life:
+    """As long as it is there, so is a thread: their numbers are given out again, and foreign ones have no `Thread`."""
+
+
+class _Current(threading.local):
+    """What a thread has of its own."""
+
+    def __init__(self) -> None:
+        self.block: OpenBlock | None = None
+        self.method: str | None = None
+        self._life = _Life()
+        self.life = ref(self._life)
 
 
 class EventTracer:
@@ -58,8 +77,9 @@ class EventTracer:
             model=model, build_id=build_id, clocks=(clock, *more_clocks), runtime_version=runtime_version
         )
         self._ticks = ticks
-        self._open: dict[int, OpenBlock] = {}
-        self._methods: dict[int, str] = {}
+        self._current = _Current()
+        self._open: dict[OpenBlock, ref[_Life]] = {}  # of all threads, those included that have ended
+        self._room = _FEW
         self._max_rows = self._client.max_rows
 
     def current_ticks(self) -> int:
@@ -68,12 +88,9 @@ class EventTracer:
 
     def set_method(self, name: str | None) -> None:
         """The method that this thread runs from now on, in the current block and in those that follow; None: not known."""
-        thread = get_ident()
-        self._methods.pop(thread, None)
-        if name is not None:
-            self._methods[thread] = name
-        if thread in self._open:
-            self._open[thread].method = name
+        self._current.method = name
+        if self._current.block is not None:
+            self._current.block.method = name
 
     def create_event_block(
         self, name: str, *, run_index: int | None = None, attributes: Mapping[str, object] | None = None
@@ -88,16 +105,19 @@ class EventTracer:
         if run_index is not None and not 0 <= run_index < 2**63:
             raise WrongValue(f"create_event_block: run_index is {run_index}; it must be 0 to 2^63 - 1")
         self.end_event_block()
-        thread = get_ident()
-        block = self._open[thread] = OpenBlock(name, self._max_rows)
-        block.method, block.run_index, block.context = self._methods.get(thread), run_index, current_context()
+        block = OpenBlock(name, self._max_rows)
+        block.method, block.run_index, block.context = self._current.method, run_index, current_context()
         block.attributes.update(attributes or {})
+        self._current.block = block
+        self._open[block] = self._current.life
+        if len(self._open) > self._room:
+            self._end_orphans()
 
     def end_event_block(self) -> None:
         """End this thread's block, if there is one, and give it to the client."""
-        block = self._open.pop(get_ident(), None)
+        block, self._current.block = self._current.block, None
         if block is not None:
-            self._record(block)
+            self._end(block)
 
     @contextmanager
     def event_block(
@@ -158,8 +178,8 @@ class EventTracer:
     def start_profiling_delegate(self, name: str | None = None, delegate_debug_id: int | None = None) -> EventTracerEntry:
         """A delegate's event begins, under a name or a number: exactly one of the two."""
         identifier = _identifier(name, delegate_debug_id)
-        block = self._open.get(get_ident())
-        if block is None:
+        block = self._current.block
+        if block is None or block not in self._open:
             raise _no_block()
         return EventTracerEntry(identifier, DELEGATE, block.chain_id, block.debug_handle, self._ticks())
 
@@ -169,8 +189,8 @@ class EventTracer:
         if entry.kind != DELEGATE or not entry.is_open:
             raise _wrong(entry, "end_profiling_delegate")
         entry.is_open = False
-        block = self._open.get(get_ident())
-        if block is None:
+        block = self._current.block
+        if block is None or block not in self._open:
             raise _no_block()
         payload = b"" if metadata is None else block.keep(metadata)
         start = entry.start_time & _U64
@@ -188,8 +208,8 @@ class EventTracer:
     ) -> None:
         """A delegate's event that has happened, in ticks of `clock` (0: the host's)."""
         identifier = _identifier(name, delegate_debug_id)
-        block = self._open.get(get_ident())
-        if block is None:
+        block = self._current.block
+        if block is None or block not in self._open:
             raise _no_block()
         if not 0 <= clock < self._clocks:
             raise WrongValue(f"log_profiling_delegate: clock is {clock}; the tracer has {self._clocks}, from 0")
@@ -202,18 +222,25 @@ class EventTracer:
 
     def close(self) -> None:
         """End the blocks of all threads. The tracer may be used again."""
-        for thread in list(self._open):
-            block = self._open.pop(thread, None)
-            if block is not None:
-                self._record(block)
+        for block in list(self._open):
+            self._end(block)
 
     def _block(self) -> OpenBlock:
-        block = self._open.get(get_ident())
-        if block is None:
+        block = self._current.block
+        if block is None or block not in self._open:
             raise _no_block()
         return block
 
-    def _record(self, block: OpenBlock) -> None:
+    def _end_orphans(self) -> None:
+        """End the blocks of threads that are no more, now and then: what is open stays in proportion to the threads."""
+        for block, life in list(self._open.items()):
+            if life() is None:
+                self._end(block)
+        self._room = _FEW + 2 * len(self._open)
+
+    def _end(self, block: OpenBlock) -> None:
+        if self._open.pop(block, None) is None:  # another thread has ended it
+            return
         before, unix_ns, after = self._ticks(), time.time_ns(), self._ticks()
         anchor = Anchor((before + after >> 1) & _U64, unix_ns)
         self._client.overflow(block.overflow)

@@ -4,6 +4,7 @@ from typing import Self
 
 from pydantic import model_validator
 
+from otel_bridge.config.auth import AuthConfig, faults_of_doors
 from otel_bridge.config.egress import ExportConfig
 from otel_bridge.config.sections import (
     AdmissionConfig,
@@ -23,6 +24,7 @@ class BridgeConfig(Section):
     """Every setting of the bridge. Without arguments: the defaults; `load` reads file and environment."""
 
     server: ServerConfig = ServerConfig()
+    auth: AuthConfig = AuthConfig()
     admission: AdmissionConfig = AdmissionConfig()
     clock: ClockConfig = ClockConfig()
     spool: SpoolConfig = SpoolConfig()
@@ -34,7 +36,7 @@ class BridgeConfig(Section):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        faults = []
+        faults = faults_of_doors(self.server, self.auth)
         if self.server.grpc_address == self.server.http_address and split_address(self.server.grpc_address)[1]:
             faults.append(f"server.grpc_address and server.http_address must differ; both are {self.server.grpc_address}")
         if self.spool.max_bytes < self.server.max_request_bytes:

@@ -4,7 +4,16 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from otel_bridge.config.setting import Number, Section, setting
-from otel_bridge.config.values import Address, AllowList, Converters, DataDirectory, GrpcEndpoint, LowerCase, Parsers
+from otel_bridge.config.values import (
+    Address,
+    AllowList,
+    Converters,
+    DataDirectory,
+    GrpcEndpoint,
+    LowerCase,
+    Parsers,
+    ReadableFile,
+)
 
 MIB = 1 << 20
 _LARGEST_MESSAGE_BYTES = (1 << 31) - 1  # gRPC counts a message's length in an int32
@@ -44,6 +53,22 @@ class ServerConfig(Section):
         "127.0.0.1:4418",
         "Address of the HTTP door, health and metrics.",
         rule="HOST:PORT or [IPV6]:PORT; port 0 is any free one",
+    )
+    tls_certificate: ReadableFile = setting(
+        None,
+        "PEM file of this bridge's certificate chain, with which both doors speak TLS; read again when it changes.",
+        rule="a file that can be read; needs tls_key",
+    )
+    tls_key: ReadableFile = setting(
+        None, "PEM file of its private key, not encrypted.", rule="a file that can be read; needs tls_certificate"
+    )
+    tls_client_ca: ReadableFile = setting(
+        None,
+        "PEM file of the authorities that vouch for clients, who must then show a certificate.",
+        rule="a file that can be read; needs tls_certificate",
+    )
+    insecure: bool = setting(
+        False, "Listen on other addresses than loopback even without TLS and auth, because something in front has both."
     )
     max_request_bytes: int = setting(
         64 * MIB,

@@ -20,10 +20,10 @@ import grpc
 import grpc.aio
 
 from otel_bridge import __version__
+from otel_bridge.config.reload import Reloaded
 from otel_bridge.errors import BackEndUnavailable, ExportRejected
 from otel_bridge.export.answers import read_retry_info, read_sent, read_status, shown, wait_s
 from otel_bridge.export.protocol import EXHAUSTED, INVALID, TOO_LARGE, Sent
-from otel_bridge.export.reload import Reloaded
 from otel_bridge.export.renewal import Renewal
 from otel_bridge.export.token import Token
 

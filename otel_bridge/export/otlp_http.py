@@ -17,11 +17,11 @@ from http import HTTPStatus
 import httpx
 
 from otel_bridge import __version__
+from otel_bridge.config.reload import Reloaded
 from otel_bridge.errors import BackEndUnavailable, ConfigError, ExportRejected
 from otel_bridge.export.answers import read_retry_after_s, read_sent, read_status, shown
 from otel_bridge.export.compression import COMPRESS
 from otel_bridge.export.protocol import INVALID, TOO_LARGE, Sent
-from otel_bridge.export.reload import Reloaded
 from otel_bridge.export.renewal import Renewal
 from otel_bridge.export.token import Token
 

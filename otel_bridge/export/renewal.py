@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from otel_bridge.export.reload import Reloaded
+from otel_bridge.config.reload import Reloaded
 
 C = TypeVar("C")
 S = TypeVar("S")

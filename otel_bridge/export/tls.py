@@ -12,8 +12,8 @@ from pathlib import Path
 
 import grpc
 
+from otel_bridge.config.reload import Reloaded
 from otel_bridge.errors import ConfigError
-from otel_bridge.export.reload import Reloaded
 
 
 @dataclass(frozen=True, slots=True)

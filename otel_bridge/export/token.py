@@ -3,15 +3,15 @@ A bearer token, given or kept in a file.
 
 Invariants
 * A token in a file is read again when the file changes, so whoever renews it need not restart the program that sends it; while
-  the file holds none, the last good one is used (export/reload.py).
+  the file holds none, the last good one is used (config/reload.py).
 * A token is never part of a message.
 """
 
 from pathlib import Path
 from typing import Protocol
 
+from otel_bridge.config.reload import Reloaded
 from otel_bridge.errors import ConfigError
-from otel_bridge.export.reload import Reloaded
 
 
 class Token(Protocol):

@@ -55,6 +55,9 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         "Requests to either service, by how they ended.",
         ("outcome", "transport"),
     ),
+    Instrument(
+        "otel_bridge.auth.refused_requests", C, "{request}", "Requests turned away, by reason.", ("reason", "transport")
+    ),
     Instrument("otel_bridge.sender.dropped_events", C, "{event}", "Events that senders say they dropped.", ("reason",)),
     # Spool: what waits.
     Instrument("otel_bridge.spool.events", G, "{event}", "Events in the spool."),

@@ -60,6 +60,10 @@ class Exchange:
         """A header, "" where there is none; of several the first."""
         return next((value.decode("latin-1") for key, value in self.scope["headers"] if key == name), "")
 
+    def headers(self, name: bytes) -> list[str]:
+        """All headers of a name."""
+        return [value.decode("latin-1") for key, value in self.scope["headers"] if key == name]
+
     def part(self, name: str) -> str:
         """A part of the path, by its name in the route; "" where the route has none."""
         return str(self.scope.get("path_params", {}).get(name, ""))
@@ -102,6 +106,14 @@ def protobuf_fault(error: Exception) -> Reply:
     return Reply(status_of(error, wait_s).SerializeToString(), PROTOBUF, code_of(error).http, _headers_of(error, wait_s))
 
 
+async def send_reply(send: Send, reply: Reply) -> None:
+    """Give an answer."""
+    headers = [(b"content-type", reply.media_type.encode()), (b"content-length", b"%d" % len(reply.body))]
+    headers += [(name.encode(), value.encode()) for name, value in reply.headers.items()]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
+
+
 class Endpoint:
     """
     A route as an ASGI application.
@@ -114,7 +126,7 @@ class Endpoint:
     def __init__(self, answer: Answer, count: Requests, fault: FaultReply = json_fault) -> None:
         self._answer = answer
         self._count = count
-        self._fault = fault
+        self.fault = fault
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -130,16 +142,13 @@ class Endpoint:
             reply = self._fault_of(error)
         else:
             self._count("ok")
-        headers = [(b"content-type", reply.media_type.encode()), (b"content-length", b"%d" % len(reply.body))]
-        headers += [(name.encode(), value.encode()) for name, value in reply.headers.items()]
-        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await send({"type": "http.response.body", "body": reply.body})
+        await send_reply(send, reply)
 
     def _fault_of(self, error: Exception) -> Reply:
         if not isinstance(error, BridgeError):
             _log.error("a request failed inside the bridge", exc_info=error)
         self._count(_reason_of(error))
-        return self._fault(error)
+        return self.fault(error)
 
 
 def _reason_of(error: Exception) -> str:

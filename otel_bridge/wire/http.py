@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from otel_bridge.auth.gate import Gate
 from otel_bridge.errors import MalformedRequest
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.body import read_body
@@ -36,6 +37,7 @@ from otel_bridge.wire.exchange import (
     protobuf_fault,
     protobuf_reply,
 )
+from otel_bridge.wire.guard import guard_routes
 from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.mapping_routes import mapping_routes
 from otel_bridge.wire.mappings import Mappings
@@ -51,6 +53,7 @@ def http_app(
     ready: Callable[[], bool],
     metrics: Callable[[], bytes],
     count: Requests,
+    gate: Gate | None = None,
 ) -> Starlette:
     """
     The routes.
@@ -60,6 +63,7 @@ def http_app(
     ready               whether requests are taken
     metrics             Prometheus text exposition
     count               told the outcome of each request but for health and metrics: "ok", or the reason of its error
+    gate                decides who may come in; None: all may
     """
 
     async def read(exchange: Exchange, check_start: Callable[[bytes], None] = lambda _start: None) -> bytes:
@@ -87,16 +91,17 @@ def http_app(
     async def show_metrics(_request: Request) -> Response:
         return Response(metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    return Starlette(
-        routes=[
-            Route("/v1/events", Endpoint(export, count, protobuf_fault), methods=["POST"]),
-            Route("/v1/etdump", Endpoint(upload, count), methods=["POST"]),
-            *mapping_routes(mappings, read, count),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            Route("/metrics", show_metrics),
-        ]
-    )
+    routes = [
+        Route("/v1/events", Endpoint(export, count, protobuf_fault), methods=["POST"]),
+        Route("/v1/etdump", Endpoint(upload, count), methods=["POST"]),
+        *mapping_routes(mappings, read, count),
+        Route("/healthz", healthz),
+        Route("/readyz", readyz),
+        Route("/metrics", show_metrics),
+    ]
+    if gate is not None:
+        guard_routes(routes, gate, count)
+    return Starlette(routes=routes)
 
 
 def _counts(answer: pb.UploadETDumpResponse) -> dict[str, Any]:

@@ -11,6 +11,7 @@ Mappings over HTTP: `MappingService` for build pipelines that have curl and no g
 Invariant: no weights come in. An ETRecord and a program are refused by their first bytes, before the rest is sent.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -56,9 +57,9 @@ def mapping_routes(mappings: Mappings, read: ReadBody, count: Requests) -> list[
         values(exchange.query, {})
         found = await mappings.get(pb.GetMappingRequest(ref=exchange.part("ref")))
         file = pb.MappingFile(mapping=found.mapping, build_id=found.info.build_id)
-        if _prefers_binary(exchange.header(b"accept")):
-            return Reply(write_file(file, ""), BINARY)
-        return Reply(to_json(file).encode(), JSON)
+        is_binary = _prefers_binary(exchange.header(b"accept"))
+        # In a thread: of a large document the event loop would hear for a second.
+        return await asyncio.to_thread(_document_reply, file, is_binary=is_binary)
 
     async def delete(exchange: Exchange) -> Reply:
         values(exchange.query, {})
@@ -89,6 +90,10 @@ def mapping_routes(mappings: Mappings, read: ReadBody, count: Requests) -> list[
         route("/v1/missing", GET=list_missing),
         route("/v1/aliases/{alias:path}", PUT=set_alias),
     ]
+
+
+def _document_reply(file: pb.MappingFile, *, is_binary: bool) -> Reply:
+    return Reply(write_file(file, ""), BINARY) if is_binary else Reply(to_json(file).encode(), JSON)
 
 
 def _told(message: Message, status: int = 200) -> Reply:

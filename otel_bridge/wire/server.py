@@ -16,20 +16,37 @@ import uvicorn
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from starlette.applications import Starlette
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from otel_bridge.config.values import split_address
 from otel_bridge.errors import ConfigError
+from otel_bridge.wire.guard import CLIENT_NAMES, GrpcGuard
 from otel_bridge.wire.servicers import MAPPING, PROFILING, Handler
+from otel_bridge.wire.tls import DoorTls
 
 _SERVICES = (PROFILING, MAPPING)
 _REFLECTED = (*_SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
 
 
 class GrpcDoor:
-    """A gRPC server with health and reflection. `max_request_bytes` holds after decompression (gRPC core checks it)."""
+    """
+    A gRPC server with health and reflection.
 
-    def __init__(self, handlers: Sequence[Handler], max_request_bytes: int) -> None:
+    max_request_bytes   holds after decompression (gRPC core checks it)
+    tls                 None: plain text
+    guards              interceptors that every call passes
+    """
+
+    def __init__(
+        self,
+        handlers: Sequence[Handler],
+        max_request_bytes: int,
+        tls: DoorTls | None = None,
+        guards: Sequence[GrpcGuard] = (),
+    ) -> None:
         self._handlers = tuple(handlers)
+        self._tls = tls
+        self._guards = guards
         self._options = [
             ("grpc.max_receive_message_length", max_request_bytes),
             ("grpc.so_reuseport", 0),  # a second bridge on the port is a mistake, not a worker
@@ -41,12 +58,16 @@ class GrpcDoor:
     def bind(self, address: str) -> None:
         """Take the port, which `address` then holds. Call it on the running loop. Raises `ConfigError`."""
         _bound("server.grpc_address", address).close()  # gRPC would write lines of its own to stderr, and not say why
-        self._server = grpc.aio.server(options=self._options)  # here and not before: it takes the running loop
+        # Here and not before: it takes the running loop.
+        self._server = grpc.aio.server(interceptors=self._guards, options=self._options)
         self._server.add_generic_rpc_handlers(self._handlers)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(_REFLECTED, self._server)
         try:
-            port = self._server.add_insecure_port(address)
+            if self._tls is None:
+                port = self._server.add_insecure_port(address)
+            else:
+                port = self._server.add_secure_port(address, self._tls.credentials)
         except RuntimeError as error:
             raise ConfigError(f"server.grpc_address ({address}) cannot be listened on: {error}") from error
         self.address = _with_port(address, port)
@@ -70,17 +91,23 @@ class GrpcDoor:
 
 
 class HttpDoor:
-    """An HTTP server for an ASGI application. When it stops, requests under way may end within `grace_s`."""
+    """
+    An HTTP server for an ASGI application.
 
-    def __init__(self, app: Starlette, grace_s: float) -> None:
+    grace_s   how long requests under way may go on when it stops
+    tls       None: plain text
+    """
+
+    def __init__(self, app: Starlette, grace_s: float, tls: DoorTls | None = None) -> None:
         config = uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
             lifespan="off",
-            http="httptools",
+            http=_Protocol,
             server_header=False,
             timeout_graceful_shutdown=math.ceil(grace_s),
+            ssl_context_factory=(lambda _config, _default: tls.context) if tls is not None else None,
         )
         self._server = _Server(config)
         self._listener: socket.socket | None = None
@@ -126,6 +153,17 @@ def _bound(setting: str, address: str) -> socket.socket:
 def _with_port(address: str, port: int) -> str:
     host, _ = split_address(address)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class _Protocol(HttpToolsProtocol):
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Tell requests who the client is, by the certificate that TLS has verified."""
+        super().connection_made(transport)
+        connection = transport.get_extra_info("ssl_object")
+        shown = connection.getpeercert() if connection is not None else None
+        if shown:
+            names = [name for kind, name in shown.get("subjectAltName", ()) if kind in ("DNS", "URI")]
+            self.app_state = {**self.app_state, CLIENT_NAMES: names}
 
 
 class _Server(uvicorn.Server):

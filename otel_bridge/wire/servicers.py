@@ -72,7 +72,7 @@ def _handler(service: str, methods: Mapping[str, Method], count: Requests) -> Ha
                 answer = (await method(body, context)).SerializeToString()
             except Exception as error:  # noqa: BLE001 - each error has its row in the table
                 count(error.reason if isinstance(error, BridgeError) else "internal")
-                await _abort(context, error)
+                await abort(context, error)
             count("ok")
             return answer
 
@@ -82,7 +82,8 @@ def _handler(service: str, methods: Mapping[str, Method], count: Requests) -> Ha
     return grpc.method_handlers_generic_handler(service, rpcs)
 
 
-async def _abort(context: Context, error: Exception) -> NoReturn:
+async def abort(context: Context, error: Exception) -> NoReturn:
+    """End a call with what the table of status.py has for the error."""
     if not isinstance(error, BridgeError):
         _log.error("a request failed inside the bridge", exc_info=error)
     details = status_of(error).SerializeToString()

@@ -32,6 +32,8 @@ CODES: dict[type[Exception], Code] = {
     errors.MalformedETDump: Code(grpc.StatusCode.INVALID_ARGUMENT, 400),
     errors.MalformedMapping: Code(grpc.StatusCode.INVALID_ARGUMENT, 400),
     errors.TooLarge: Code(grpc.StatusCode.RESOURCE_EXHAUSTED, 413),
+    errors.Unauthenticated: Code(grpc.StatusCode.UNAUTHENTICATED, 401),
+    errors.PermissionDenied: Code(grpc.StatusCode.PERMISSION_DENIED, 403),
     errors.MappingConflict: Code(grpc.StatusCode.ALREADY_EXISTS, 409),
     errors.MappingNotFound: Code(grpc.StatusCode.NOT_FOUND, 404),
     errors.Rejected: Code(grpc.StatusCode.FAILED_PRECONDITION, 400),

@@ -1,10 +1,13 @@
 """Every command: help, exit codes, and what is told of a command that is written wrongly."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
 import pytest
+from support.commands import commands_of
 from support.service import otel_bridge as run
 
 from otel_bridge import __version__
@@ -15,7 +18,7 @@ def commands(group: click.Command = otel_bridge, path: tuple[str, ...] = ()) -> 
     """Every command and group, with the words that name it."""
     yield path, group
     if isinstance(group, click.Group):
-        for name, command in group.commands.items():
+        for name, command in commands_of(group).items():
             yield from commands(command, (*path, name))
 
 
@@ -38,6 +41,16 @@ def test_help(path: tuple[str, ...], cli: Callable[..., Any]) -> None:
             assert str(parameter.metavar or parameter.name).upper().split(".")[0] in done.out.upper()
     short = cli(*path, "-h")
     assert (short.code, short.err, short.out) == (0, "", done.out)
+
+
+def test_a_command_loads_what_it_needs() -> None:
+    """What sends to a bridge starts without the service: without its web server, its database and its settings."""
+    program = "import sys; from otel_bridge.cli.main import main; sys.argv = ['otel-bridge', *{}]\n"
+    program += "try: main()\nexcept SystemExit: print(*sys.modules)"
+    for words in (["send", "--help"], ["watch", "--help"], ["mapping", "upload", "--help"]):
+        command = [sys.executable, "-c", program.format(words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert not {"starlette", "uvicorn", "sqlalchemy", "pydantic_settings"} & set(done.stdout.split())
 
 
 def test_version(cli: Callable[..., Any]) -> None:

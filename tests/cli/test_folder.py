@@ -56,6 +56,26 @@ def test_only_files_that_match(folder: Folder) -> None:
     assert names(folder) == (["b.etdp", "a.etdp"], 0)
 
 
+def test_a_sidecar_is_no_file_of_its_own(folder: Folder) -> None:
+    """Whatever the pattern, what lies beside a file as its sidecar goes with it alone; other JSON is a file like any."""
+    everything = Folder(folder.path, ("*",))
+    for name in ("run.etdp", "run.etdp.json", "other.json"):
+        (folder.path / name).write_bytes(b"")
+    everything.look()
+    assert {path.name for path in everything.look()[0]} == {"run.etdp", "other.json"}
+
+
+def test_names_as_long_as_they_can_be(folder: Folder) -> None:
+    """A name that leaves no room for a sidecar's, or for a number, is moved all the same, beside those that are there."""
+    for name in ("n" * 250 + ".etdp", "\u00e9" * 125 + ".etdp"):
+        for number in range(3):
+            (folder.path / name).write_bytes(b"%d" % number)
+            folder.move(folder.path / name, SENT)
+    moved = sorted(path.name for path in (folder.path / SENT).iterdir())
+    assert len(moved) == 6
+    assert all(name.endswith(".etdp") for name in moved)
+
+
 def test_done_files_are_never_written_over(folder: Folder) -> None:
     """A file takes its sidecar along, and a name that is free: devices call every file the same."""
     for number in range(3):

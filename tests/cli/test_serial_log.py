@@ -2,6 +2,7 @@
 
 import io
 import re
+import tracemalloc
 import zlib
 
 import pytest
@@ -29,6 +30,21 @@ NOISE = [
 def read(log: bytes) -> list[SerialBlock | DamagedBlock]:
     """All of a log."""
     return list(read_serial_log(io.BytesIO(log)))
+
+
+def test_a_line_of_many_words_costs_its_bytes() -> None:
+    """Of a line inside a block only the last word counts: the others are not taken apart."""
+    words = b"ab " * 300_000
+    log = text(armoured(DATA)[:1]) + words + text(armoured(DATA)[1:])
+    tracemalloc.start()
+    try:
+        (block,) = read(log)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert isinstance(block, SerialBlock)
+    assert block.data == DATA
+    assert peak < 4 * len(log)
 
 
 def text(lines: list[str], end: str = "\n") -> bytes:

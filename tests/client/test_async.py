@@ -49,6 +49,11 @@ def test_nobody_answers(bridge: FaultyBridge, run: Run) -> None:
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
+            abandoned = asyncio.wrap_future(client.sync.begin_flush())
+            other = asyncio.create_task(client.flush())
+            await asyncio.sleep(0)
+            abandoned.cancel()  # costs nobody else who waits for the same
+        assert await other is False
         return client.stats
 
     assert run(app()) == ClientStats(recorded=4, dropped={"closed": 4})

@@ -21,6 +21,8 @@ from support.processes import LOOPBACK, Process, free_port
 from support.service import running
 
 from otel_bridge.client import BridgeClient, ClientStats, EventTracer
+from otel_bridge.client.counters import Counters
+from otel_bridge.client.store import Store
 from otel_bridge.errors import ConfigError
 
 APP = ROOT / "tests" / "support" / "buffered_app.py"
@@ -113,6 +115,18 @@ def test_a_buffer_of_another_version(bridge: FaultyBridge, buffer: Path) -> None
     assert record(bridge, buffer, 1, close_s=30).buffers_set_aside == 1
 
 
+@pytest.mark.parametrize("column", ["sequence = 'x'", "stream = 'x'", "events = 'x'"])
+def test_rows_that_are_no_requests(bridge: FaultyBridge, buffer: Path, column: str) -> None:
+    """A file whose rows are of other types, which SQLite's own check does not tell, is set aside, and the client goes on."""
+    bridge.go_away()
+    record(bridge, buffer, 1)
+    with closing(sqlite3.connect(buffer)) as database:
+        database.execute(f"UPDATE requests SET {column}")  # noqa: S608 - the words are the test's
+        database.commit()
+    bridge.come_back()
+    assert record(bridge, buffer, 1, close_s=30) == ClientStats(recorded=4, accepted=4, buffers_set_aside=1)
+
+
 def test_a_damaged_request(bridge: FaultyBridge, buffer: Path) -> None:
     """One that a bit has flipped in is given up and told of; its neighbours arrive."""
     bridge.go_away()
@@ -179,6 +193,21 @@ def file_size_limit(nbytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_buffer_is_asked_for_until_it_is_there(buffer: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A buffer that cannot be opened now is asked for from time to time; why it cannot is said once."""
+    seconds = [0.0]
+    store = Store(replace(QUICK, buffer=buffer), Counters(), lambda: seconds[0])
+    buffer.mkdir()
+    for _ in range(5):
+        store.tend()
+        seconds[0] += 20
+    assert len(caplog.records) == 1
+    buffer.rmdir()
+    store.tend()
+    assert buffer.is_file()
+    store.close()
 
 
 def test_a_buffer_that_another_process_has(bridge: FaultyBridge, buffer: Path) -> None:

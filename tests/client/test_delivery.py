@@ -1,6 +1,5 @@
 """A client and its bridge, good and bad days: what is recorded arrives once, or is counted and told of."""
 
-import gzip
 import os
 import threading
 import time
@@ -15,6 +14,7 @@ from support.inferences import QUICK, infer, names_of, positions_of
 from support.otlp_answers import Answer
 from support.otlp_sink import OtlpSink
 from support.processes import LOOPBACK, free_port
+from support.relay import Relay
 from support.service import Service, running
 
 from otel_bridge.client import BridgeClient, ClientSettings, ClientStats, EventTracer
@@ -106,7 +106,8 @@ def test_a_slow_bridge(bridge: FaultyBridge) -> None:
         assert flushed.result(20)
         assert client.flush(20)
     assert bridge.received[0].body == bridge.received[1].body
-    assert [position for _, position in positions_of(call.events for call in bridge.received)] == [0, 0, 1]
+    arrived = [position for _, position in positions_of(call.events for call in bridge.received)]
+    assert list(dict.fromkeys(arrived)) == [0, 1]
 
 
 def test_a_full_bridge(tmp_path: Path) -> None:
@@ -156,16 +157,17 @@ def test_closing(bridge: FaultyBridge) -> None:
     assert client.stats == ClientStats(recorded=8, dropped={"closed": 8})
 
 
-def test_requests_are_compressed(bridge: FaultyBridge) -> None:
-    """Gzip is on unless it is switched off."""
-    for compressed in (True, False):
-        with BridgeClient(bridge.address, settings=replace(PATIENT, gzip=compressed)) as client:
-            tracer = EventTracer(client)
-            for _ in range(50):
-                infer(tracer)
-        encoding = bridge.received[-1].metadata.get("grpc-encoding", "identity")
-        assert encoding in {"gzip" if compressed else "identity", "identity"}
-        assert len(gzip.compress(bridge.received[-1].body)) < len(bridge.received[-1].body) / 2
+@pytest.mark.parametrize("is_compressed", [True, False])
+def test_requests_are_compressed(bridge: FaultyBridge, *, is_compressed: bool) -> None:
+    """Gzip is on unless it is switched off: on the wire a request is smaller than its bytes, or not."""
+    settings = replace(PATIENT, gzip=is_compressed)
+    with Relay(bridge.address) as relay, BridgeClient(relay.address, settings=settings) as client:
+        tracer = EventTracer(client)
+        for _ in range(500):
+            infer(tracer)
+        assert client.flush(20)
+    (call,) = bridge.received
+    assert (relay.sent_bytes < len(call.body) / 2) is is_compressed
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_occurrences_count_over_the_whole_inference() -> None:
     events: list[E] = []
     for turn in range(50):
         events += [call("OPERATOR_CALL", 3, turn, turn + 1), call("OPERATOR_CALL", 4, turn, turn + 1)]
-    pieces, _ = pieces_of(batch_of((execute(), (*events, runtime("Method::execute", 0, 99)))), 900)
+    pieces, _ = pieces_of(batch_of((execute(), (*events, runtime("Method::execute", 0, 99)))), 800)
     assert len(pieces) > 3
     whole = concatenate(pieces)
     assert whole.occurrence is not None

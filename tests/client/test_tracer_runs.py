@@ -1,6 +1,7 @@
 """What a run may bring to a tracer: threads, a million identifiers, an endless block, clocks that misbehave, odd text."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -8,10 +9,7 @@ from support.faulty_bridge import FaultyBridge
 from support.inferences import QUICK, names_of, rows_of
 from support.tracing import Ticks, sent
 
-from otel_bridge.client import (
-    BridgeClient,
-    EventTracer,
-)
+from otel_bridge.client import BridgeClient, EventTracer, NoEventBlock
 
 U64 = 2**64
 
@@ -47,6 +45,53 @@ def test_threads_do_not_mix(bridge: FaultyBridge) -> None:
         assert numbers == [thread * 1000 + number for number in range(events)]
     positions = [block.position for request in bridge.taken for block in request.blocks]
     assert sorted(positions) == list(range(threads * inferences))
+
+
+def test_a_thread_inherits_nothing(bridge: FaultyBridge) -> None:
+    """A thread that gets the number of one that has ended gets neither its block nor its method; `close` ends that block."""
+    numbers: list[int] = []
+
+    def record(tracer: EventTracer) -> None:
+        def leave_open() -> None:
+            numbers.append(threading.get_ident())
+            tracer.set_method("first")
+            tracer.create_event_block("Execute")
+            tracer.log_profiling_delegate("left", None, 1, 2)
+
+        def begin() -> None:
+            numbers.append(threading.get_ident())
+            with pytest.raises(NoEventBlock):
+                tracer.log_profiling_delegate("lost", None, 1, 2)
+            with tracer.event_block("Execute"):
+                tracer.log_profiling_delegate("own", None, 1, 2)
+
+        for _ in range(20):  # which number a thread gets is the system's choice
+            for work in (leave_open, begin):
+                with ThreadPoolExecutor(1) as pool:
+                    pool.submit(work).result()
+
+    request = sent(bridge, record)
+    assert len(set(numbers)) < len(numbers)
+    found = sorted((block.method, name) for block, name in zip(request.blocks, names_of(request), strict=True))
+    assert found == [(b"", "own")] * 20 + [(b"first", "left")] * 20
+
+
+def test_threads_that_come_and_go(bridge: FaultyBridge) -> None:
+    """An app that gives each inference a thread, and ends no block, loses none and holds few: later blocks end them."""
+    with BridgeClient(bridge.address, settings=QUICK) as client:
+        tracer = EventTracer(client)
+
+        def infer() -> None:
+            tracer.create_event_block("Execute")
+            tracer.log_profiling_delegate("x", None, 1, 2)
+
+        for _ in range(200):
+            thread = threading.Thread(target=infer)
+            thread.start()
+            thread.join()
+        assert client.stats.recorded > 150
+        tracer.close()
+        assert client.stats.recorded == 200
 
 
 @pytest.mark.timeout(120)

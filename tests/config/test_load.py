@@ -232,4 +232,4 @@ def test_a_file_that_cannot_be_read(write: Write, tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:4417", "localhost:65535", "0.0.0.0:1"])
 def test_addresses(address: str) -> None:
     """An address is host:port or [IPv6]:port; port 0 is any free one."""
-    assert load(None, {"server.grpc_address": address}).server.grpc_address == address
+    assert load(None, {"server.grpc_address": address, "server.insecure": True}).server.grpc_address == address

@@ -20,8 +20,8 @@ def name_of(page: Path) -> str:
 
 def need_programs(page: Path) -> None:
     """End the test where a page uses a program of the system that this machine lacks: as for engines (support/engines.py)."""
-    commands = "".join(block.text for block in blocks_of(page) if block.language == "console" and block.reason is None)
-    for program in ("bash", "curl", "grep", "gzip"):
+    commands = "".join(block.text for block in blocks_of(page) if block.language in ("console", "sh") and block.reason is None)
+    for program in ("bash", "curl", "grep", "gzip", "openssl"):
         if re.search(rf"\b{program}\b", commands) and shutil.which(program) is None:
             line = f"needs {program}: it is not on PATH"
             if os.environ.get("OTEL_BRIDGE_REQUIRE_ENGINES") == "1":

@@ -9,6 +9,7 @@ from typing import get_args
 
 import click
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from support.commands import commands_of
 from support.engines import ROOT
 from support.pages import table
 
@@ -176,11 +177,12 @@ def test_sections_of_the_settings() -> None:
 def test_commands() -> None:
     """The README lists each command, and those of `mapping` and `config`."""
     rows = {row["command"].removeprefix("otel-bridge "): row["does"] for row in table("README.md", "command", "does")}
-    assert set(rows) == set(otel_bridge.commands)
+    commands = commands_of(otel_bridge)
+    assert set(rows) == set(commands)
     for name in ("mapping", "config"):
-        group = otel_bridge.commands[name]
+        group = commands[name]
         assert isinstance(group, click.Group)
-        assert set(group.commands) <= set(re.findall(r"\w+", rows[name]))
+        assert set(commands_of(group)) <= set(re.findall(r"\w+", rows[name]))
 
 
 def test_durabilities_of_the_spool() -> None:

@@ -1,5 +1,7 @@
 """One bridge and one back end for the tests of a module."""
 
+import os
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -21,3 +23,13 @@ def service(sink: OtlpSink, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A bridge in front of it, which takes requests of 2 MiB; tests keep apart by `service.name`."""
     with running(tmp_path_factory.mktemp("bridge"), sink, SERVER__MAX_REQUEST_BYTES=str(LIMIT_BYTES)) as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def needs_curl() -> None:
+    """Ends a test where there is no curl."""
+    if shutil.which("curl") is None:
+        line = "needs curl: it is not on PATH"
+        if os.environ.get("OTEL_BRIDGE_REQUIRE_ENGINES") == "1":
+            pytest.fail(line, pytrace=False)
+        pytest.skip(line)

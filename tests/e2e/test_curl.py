@@ -1,8 +1,6 @@
 """curl at the HTTP door: the client that everybody has."""
 
 import json
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -17,13 +15,7 @@ CAPTURE = (FIXTURES / "toy_backend_int" / "run.etdp").read_bytes()
 EVENTS = 9
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _curl() -> None:
-    if shutil.which("curl") is None:
-        line = "needs curl: it is not on PATH"
-        if os.environ.get("OTEL_BRIDGE_REQUIRE_ENGINES") == "1":
-            pytest.fail(line, pytrace=False)
-        pytest.skip(line)
+pytestmark = pytest.mark.usefixtures("needs_curl")
 
 
 def curl(service: Service, path: str, *arguments: str) -> tuple[int, str, str]:

@@ -171,6 +171,20 @@ def test_a_log_without_blocks(content: bytes, service: Service, tmp_path: Path) 
     assert "cannot be read: No such file" in send(service, "--uart", log, *MODEL).stderr
 
 
+def test_a_port_that_is_pulled_out(service: Service) -> None:
+    """Where reading fails in the middle, as of a serial port that was pulled out, that is told and the command goes on."""
+    done = send(service, "--uart", "/proc/self/mem", "--events", "/proc/self/mem", *MODEL)
+    assert done.exit_code == 1
+    assert done.stderr.count("Error: /proc/self/mem: cannot be read any further: Input/output error; 0 came before\n") == 2
+
+
+def test_standard_input_is_read_once(service: Service) -> None:
+    """There is one standard input: to name it twice is a slip."""
+    done = send(service, "--uart", "-", "--events", "-", data=b"")
+    assert done.exit_code == 2
+    assert "- is given twice" in done.stderr
+
+
 def test_a_sidecar_wins_over_options(service: Service, tmp_path: Path) -> None:
     """What lies beside a file is said of its stream; options fill the rest; without either the model is asked for."""
     dump = tmp_path / "run.etdp"

@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import grpc
 import pytest
 from click.testing import CliRunner, Result
+from support.faulty_bridge import FaultyBridge
+from support.otlp_answers import Answer
 from support.otlp_sink import OtlpSink
 from support.processes import LOOPBACK, Process, free_port
 from support.service import PROGRAM, Service, running
 
 from otel_bridge.cli.main import otel_bridge as commands
+from otel_bridge.v1 import profiling_pb2 as pb
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CAPTURE = (FIXTURES / "toy_backend_int" / "run.etdp").read_bytes()
@@ -153,6 +157,52 @@ def test_a_file_that_cannot_be_read(service: Service, tmp_path: Path) -> None:
     assert done.stderr == f"{tmp_path / 'bad.etdp.json'}: cannot be read: Is a directory\n"
     assert files_in(tmp_path) == {"bad.etdp"}
     assert files_in(tmp_path / "sent") == {"good.etdp"}
+
+
+def test_a_file_that_the_bridge_fails_at_holds_up_nobody(tmp_path: Path) -> None:
+    """Where the bridge fails at one file, which may be of the file or of the moment, the others go first at the next look."""
+    folder, log = tmp_path / "pulled", tmp_path / "watch.log"
+    folder.mkdir()
+    for number in range(3):
+        put(folder, f"{number}.etdp", CAPTURE + bytes([number]))
+        os.utime(folder / f"{number}.etdp", ns=(number, number))
+    with FaultyBridge() as bridge:
+        bridge.answers += [Answer.grpc_failure(grpc.StatusCode.INTERNAL)]
+        with watching(bridge.address, folder, log, *MODEL) as process:
+            process.wait_until(lambda: not files_in(folder))
+            assert process.stop() == 0
+        requests = [pb.UploadETDumpRequest.FromString(call.body) for call in bridge.received]
+    assert [request.etdump[-1] for request in requests] == [0, 1, 2, 0]
+
+
+def test_names_of_any_kind(service: Service, tmp_path: Path) -> None:
+    """Names come from devices: what is in them reaches no terminal raw, and no name, link or pipe ends the watcher."""
+    folder = tmp_path / "pulled"
+    folder.mkdir()
+    odd, long = b"\xff\x1b[31m\n.etdp", "n" * 250 + ".etdp"
+    (folder / os.fsdecode(odd)).write_bytes(CAPTURE)
+    put(folder, "bad\x1b[2J.etdp", b"none")
+    (folder / long).write_bytes(CAPTURE)
+    (folder / "loop.etdp").symlink_to("loop.etdp")
+    (folder / "absent.etdp").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe.etdp")
+    done = watch_once(service.grpc, folder)
+    assert done.exit_code == 1
+    assert all(line.isprintable() for line in done.stderr.splitlines())
+    assert len([line for line in done.stderr.splitlines() if ": waits for " in line]) == 3
+    done = watch_once(service.grpc, folder, *MODEL)
+    assert done.exit_code == 1
+    assert all(line.isprintable() for line in done.output.splitlines())
+    assert {path.name for path in (folder / "sent").iterdir()} == {os.fsdecode(odd), long}
+    assert {path.name for path in (folder / "refused").iterdir()} == {"bad\x1b[2J.etdp"}
+
+
+@pytest.mark.parametrize("pattern", ["", "sent/*.etdp"])
+def test_a_pattern_that_matches_no_name(pattern: str, tmp_path: Path) -> None:
+    """It is refused at once: the watcher would wait for ever."""
+    done = CliRunner().invoke(commands, ["watch", str(tmp_path), "--pattern", pattern])
+    assert done.exit_code == 2
+    assert "matches no name" in done.stderr
 
 
 def test_a_file_that_is_being_written(service: Service, tmp_path: Path) -> None:

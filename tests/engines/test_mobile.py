@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from support.cpp import build, run
@@ -99,6 +101,33 @@ def test_kotlin_keeps_what_does_not_go_through(classes: str) -> None:
     address = f"http://{LOOPBACK}:{free_port()}"
     (away,) = java(classes, "UploadKt", address, "forward", "model=toy", "--", CAPTURE)
     assert away.startswith("Later(waitSeconds=30, why=java.net.ConnectException")
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """Answers with the status that the path begins with, once it has the body, which comes in chunks."""
+
+    def do_POST(self) -> None:
+        """One upload."""
+        while size := int(self.rfile.readline(), 16):
+            self.rfile.read(size + 2)
+        self.send_response(int(self.path.split("/")[1]))
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nobody reads it."""
+
+
+def test_kotlin_deletes_only_what_the_bridge_refuses(classes: str) -> None:
+    """An answer about something else than the file, such as of a proxy that wants another token, keeps the file."""
+    expected = {400: "Refused", 401: "Later", 404: "Later", 413: "Refused", 500: "Refused", 502: "Later"}
+    with ThreadingHTTPServer((LOOPBACK, 0), Proxy) as proxy:
+        Thread(target=proxy.serve_forever, daemon=True).start()
+        address = f"http://{LOOPBACK}:{proxy.server_port}"
+        for status, outcome in expected.items():
+            (said,) = java(classes, "UploadKt", f"{address}/{status}", "forward", "model=toy", "--", CAPTURE)
+            assert (status, said.partition("(")[0]) == (status, outcome)
+        proxy.shutdown()
 
 
 def test_kotlin_waits_as_long_as_it_is_told(classes: str, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from otel_bridge.export.reload import Reloaded
+from otel_bridge.config.reload import Reloaded
 from otel_bridge.export.renewal import Renewal
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
+CLIENT_DNS, CLIENT_URI = "ci.example.com", "spiffe://fleet/ci"
+"""Names in the client's certificate."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ def make_certificates(directory: Path, *, name: str = "authority") -> Certificat
         authority, *(directory / f"{name}-{end}" for end in ("server.key", "server.pem", "client.key", "client.pem"))
     )
     run(made.server_key, made.server, "localhost", *signed, "-addext", f"subjectAltName=DNS:localhost,IP:{LOOPBACK}")
-    run(made.client_key, made.client, "client", *signed)
+    run(made.client_key, made.client, "client", *signed, "-addext", f"subjectAltName=DNS:{CLIENT_DNS},URI:{CLIENT_URI}")
     return made
 
 

@@ -16,11 +16,13 @@ import contextlib
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ from otel_bridge.v1.profiling_pb2_grpc import ProfilingServiceStub
 
 PROGRAM = Path(sys.executable).with_name("otel-bridge")
 ANY_PORT = f"{LOOPBACK}:0"
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - what one test listens on, to show that it may not be reached without a token
 _LISTENS = re.compile(r"listens for gRPC on (\S+) and for HTTP on (\S+)")
 
 
@@ -64,17 +67,43 @@ class Ledger:
     recovered: int
 
 
+@dataclass
+class WayIn:
+    """How the tests get into a bridge with TLS and authentication: whom they trust, and a file with a token for everything."""
+
+    ca: Path
+    token: Path
+
+    @property
+    def bearer(self) -> str:
+        """The token."""
+        return self.token.read_text().strip()
+
+    @cached_property
+    def context(self) -> ssl.SSLContext:
+        """For HTTP."""
+        return ssl.create_default_context(cafile=self.ca)
+
+    def channel(self, address: str) -> grpc.Channel:
+        """For gRPC."""
+        call = grpc.access_token_call_credentials(self.bearer)
+        both = grpc.composite_channel_credentials(grpc.ssl_channel_credentials(self.ca.read_bytes()), call)
+        return grpc.secure_channel(address, both)
+
+
 class Service:
     """
     A bridge in a process of its own.
 
     grpc, http   the addresses on which it listens
     channel      to its gRPC door
+    way_in       None: its doors are open
     """
 
-    def __init__(self, process: Process, sink: OtlpSink) -> None:
+    def __init__(self, process: Process, sink: OtlpSink, way_in: WayIn | None = None) -> None:
         self.process = process
         self.sink = sink
+        self.way_in = way_in
         self.grpc = self.http = ""
         self.channel: grpc.Channel
 
@@ -83,7 +112,7 @@ class Service:
         before = self.process.log.stat().st_size if self.process.log.exists() else 0
         self.process.start()
         self.process.wait_until(lambda: self._read_addresses(before) and self.get("/readyz").is_success)
-        self.channel = grpc.insecure_channel(self.grpc)
+        self.channel = self.way_in.channel(self.grpc) if self.way_in else grpc.insecure_channel(self.grpc)
 
     def stop(self) -> int:
         """Ask it to stop, and return its exit code once it has ended."""
@@ -92,7 +121,10 @@ class Service:
 
     def command(self, *arguments: object) -> str:
         """What a command prints that talks to this bridge, run in this process; AssertionError if it fails."""
-        done = CliRunner().invoke(commands, [*map(str, arguments), "--server", self.grpc], catch_exceptions=False)
+        where = ["--server", self.grpc]
+        if self.way_in is not None:
+            where += ["--ca", str(self.way_in.ca), "--token-file", str(self.way_in.token)]
+        done = CliRunner().invoke(commands, [*map(str, arguments), *where], catch_exceptions=False)
         assert done.exit_code == 0, done.stderr
         return done.stdout
 
@@ -104,13 +136,24 @@ class Service:
     def get(self, path: str) -> httpx.Response:
         """Ask the HTTP door; 503 where nobody answers."""
         try:
-            return httpx.get(f"http://{self.http}{path}", trust_env=False)
+            return httpx.get(f"{self._url}{path}", **self._http_options)
         except httpx.TransportError:
             return httpx.Response(503)
 
     def post(self, etdump: bytes, **query: str) -> httpx.Response:
         """Upload an ETDump."""
-        return httpx.post(f"http://{self.http}/v1/etdump", params=query, content=etdump, trust_env=False, timeout=30)
+        return httpx.post(f"{self._url}/v1/etdump", params=query, content=etdump, timeout=30, **self._http_options)
+
+    @property
+    def _url(self) -> str:
+        return f"{'https' if self.way_in else 'http'}://{self.http}"
+
+    @property
+    def _http_options(self) -> dict[str, Any]:
+        if self.way_in is None:
+            return {"trust_env": False}
+        headers = {"authorization": f"Bearer {self.way_in.bearer}"}
+        return {"trust_env": False, "verify": self.way_in.context, "headers": headers}
 
     def counts(self, name: str) -> "Counter[tuple[str, ...]]":
         """The values of a metric, by the values of its labels in the order of their names."""
@@ -147,24 +190,27 @@ class Service:
     def _read_addresses(self, since: int) -> bool:
         found = _LISTENS.search(self.process.log.read_bytes()[since:].decode())
         if found:
-            self.grpc, self.http = found[1], found[2]
+            self.grpc, self.http = (address.replace(EVERYWHERE, LOOPBACK) for address in found.groups())
         return found is not None
 
 
 @contextlib.contextmanager
-def running(folder: Path, sink: OtlpSink, *arguments: object, **settings: str) -> Iterator[Service]:
+def running(
+    folder: Path, sink: OtlpSink, *arguments: object, way_in: WayIn | None = None, **settings: str
+) -> Iterator[Service]:
     """
     A bridge that is ready.
 
     `settings` are variables: OTEL_EXPORTER_OTLP_*, or those of OTEL_BRIDGE_* without that prefix. The endpoint is that of the
     sink's gRPC, unless a variable gives another. Events without a mapping go on at once, unless a variable lets them wait.
+    `way_in` is for one that has TLS and authentication by its settings.
     """
     command: list[Any] = [PROGRAM, "serve", "--grpc", ANY_PORT, "--http", ANY_PORT, "--data-dir", folder / "data", *arguments]
     environment = {name if name.startswith("OTEL_") else f"OTEL_BRIDGE_{name}": value for name, value in settings.items()}
     environment.setdefault("OTEL_EXPORTER_OTLP_ENDPOINT", sink.grpc_endpoint)
     environment.setdefault("OTEL_BRIDGE_PARKING__POLICY", "pass")
     process = Process(command, log=folder / "bridge.log", environment=environment)
-    service = Service(process, sink)
+    service = Service(process, sink, way_in)
     try:
         service.start()
         yield service

@@ -9,19 +9,23 @@ from dataclasses import dataclass
 import grpc
 import httpx
 import pytest
+from starlette.applications import Starlette
 from support.requests import ANYTHING
 from support.spools import spool_of
 
+from otel_bridge.auth.gate import Gate
 from otel_bridge.mapping.memory import MemoryRegistry
 from otel_bridge.model.events import EventBatch
 from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.v1.mapping_pb2 import MissingMapping
 from otel_bridge.wire.admission import BuildOf
+from otel_bridge.wire.guard import GrpcGuard
 from otel_bridge.wire.http import http_app
 from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.server import GrpcDoor, HttpDoor
 from otel_bridge.wire.servicers import mapping_handler, profiling_handler
+from otel_bridge.wire.tls import DoorTls
 
 LOOPBACK = "127.0.0.1:0"
 
@@ -71,6 +75,7 @@ class Doors:
     http: HttpDoor
     channel: grpc.aio.Channel
     client: httpx.AsyncClient
+    app: Starlette
     ready: bool = True
 
     async def batch(self) -> EventBatch:
@@ -90,6 +95,8 @@ async def _opened(
     build_of: BuildOf | None = None,
     read_timeout_s: float = 30.0,
     missing: Sequence[MissingMapping] = (),
+    gate: Gate | None = None,
+    tls: DoorTls | None = None,
 ) -> AsyncIterator[Doors]:
     spool, tally, registry = spool_of(spool_bytes), Tally(), MemoryRegistry()
     intake = Intake(spool, ANYTHING, build_of or (lambda name, version: registry.build_of("", name, version)), tally)
@@ -103,8 +110,10 @@ async def _opened(
         ready=lambda: doors.ready,
         metrics=lambda: b"a_metric 1\n",
         count=tally.request,
+        gate=gate,
     )
-    doors_grpc, doors_http = GrpcDoor(handlers, limit_bytes), HttpDoor(app, grace_s=5)
+    guards = [GrpcGuard(gate, tally.request)] if gate is not None else []
+    doors_grpc, doors_http = GrpcDoor(handlers, limit_bytes, tls, guards), HttpDoor(app, 5, tls)
     for door in (doors_grpc, doors_http):
         door.bind(LOOPBACK)
         await door.start()
@@ -113,7 +122,7 @@ async def _opened(
             grpc.aio.insecure_channel(doors_grpc.address) as channel,
             httpx.AsyncClient(base_url=f"http://{doors_http.address}") as client,
         ):
-            doors = Doors(spool, tally, registry, doors_grpc, doors_http, channel, client)
+            doors = Doors(spool, tally, registry, doors_grpc, doors_http, channel, client, app)
             yield doors
     finally:
         await doors_http.stop()

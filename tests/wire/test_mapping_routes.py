@@ -1,6 +1,7 @@
 """Mappings over HTTP, where they are more than gRPC's messages by another way: documents, their forms, what stays out."""
 
 import gzip
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from support.mappings import mapping_of
 
 from otel_bridge.mapping.source import read_document, read_source, write_file
 from otel_bridge.v1 import mapping_pb2 as pb
+from otel_bridge.wire import mapping_routes
 
 FILE = pb.MappingFile(mapping=mapping_of({1: [1], "conv": [2, 3]}), build_id="b1", name="net", version="1")
 BINARY, JSON = "application/octet-stream", "application/json"
@@ -48,6 +50,30 @@ def test_the_form_of_a_document(accept: str | None, form: str, opened: Callable[
             assert (file.mapping, file.build_id) == (read_document(write_file(FILE, "")).mapping, "b1")
             again = await doors.client.put("/v1/mappings", content=response.content)
             assert (again.status_code, again.json()["created"]) == (200, False)
+
+    run(main())
+
+
+@pytest.mark.parametrize("form", [BINARY, JSON])
+def test_a_document_is_written_off_the_loop(
+    form: str, opened: Callable[..., Any], run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large document takes a second to write: no other request waits for it."""
+    threads: list[int] = []
+
+    def noting(real: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments: threads.append(threading.get_ident()) or real(*arguments)
+
+    for name in ("to_json", "write_file"):
+        monkeypatch.setattr(mapping_routes, name, noting(getattr(mapping_routes, name)))
+
+    async def main() -> None:
+        async with opened() as doors:
+            await doors.client.put("/v1/mappings", content=write_file(FILE, "f.json"))
+            response = await doors.client.get("/v1/mappings/net@1", headers={"accept": form})
+            assert response.headers["content-type"] == form
+            assert len(threads) == 1
+            assert threads[0] != threading.get_ident()
 
     run(main())
 

@@ -2,8 +2,8 @@
 Ship the toy delegate's model as a build pipeline does, and run it as a Python app does.
 
 Usage: run_toy.py ship SERVER FOLDER KIND               its mapping to the bridge, its program to FOLDER/model.pte
-       run_toy.py profile SERVER MODEL LIBRARY TIMES    runs it with `profile_program`, as the app "python"
-       run_toy.py dump FILE MODEL LIBRARY TIMES         runs it with ExecuTorch alone, and writes its ETDump
+       run_toy.py run SERVER MODEL LIBRARY TIMES FILE   runs it with `profile_program`, as the app "python"; then another one
+                                                        with ExecuTorch alone, whose ETDump it writes to FILE
 
 LIBRARY is the run-time half of the delegate (tests/engines/cpp/toy_backend.cpp); KIND is that of its identifiers.
 Prints the build id.
@@ -69,10 +69,10 @@ def main(command: str, target: str, model: str, *rest: str) -> None:
     match command:
         case "ship":
             print(ship(target, Path(model), rest[0]))  # noqa: T201 - its answer
-        case "profile":
-            profile(target, Path(model), rest[0], int(rest[1]))
-        case "dump":
-            dump(Path(target), Path(model), rest[0], int(rest[1]))
+        case "run":
+            library, times, file = rest
+            profile(target, Path(model), library, int(times))
+            dump(Path(file), Path(model), library, int(times))
 
 
 if __name__ == "__main__":

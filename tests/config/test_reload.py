@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from otel_bridge.config.reload import Reloaded
 from otel_bridge.errors import ConfigError
-from otel_bridge.export.reload import Reloaded
 from otel_bridge.export.token import open_token
 
 
