@@ -35,6 +35,7 @@ from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.spool.protocol import Spool
 from otel_bridge.spool.room import Bounds
 from otel_bridge.spool.sqlite import SqliteSpool
+from otel_bridge.spool.writer import RESERVE_BYTES
 from otel_bridge.telemetry.provider import OwnExport, Provider
 from otel_bridge.v1 import mapping_pb2
 from otel_bridge.wire.admission import Rules
@@ -136,7 +137,7 @@ class Bridge:
         telemetry.watch("otel_bridge.spool.parked_bytes", lambda: self._spool.parked_bytes)
         self._running: asyncio.Task[None] | None = None
         self._reviewing: asyncio.Task[None] | None = None
-        self._ready = False
+        self._ready = self._stopping = False
         self._broken = asyncio.Event()
 
     @property
@@ -176,21 +177,22 @@ class Bridge:
         except BaseException:
             await self.stop()
             raise
-        self._ready = True
+        self._ready = not self._broken.is_set()  # a damaged spool may have ended the pipeline meanwhile
 
     async def wait_broken(self) -> None:
-        """Return when the bridge cannot go on: its pipeline has ended although nobody stopped it."""
+        """Return when the bridge cannot go on: its pipeline has failed, or has ended although nobody stopped it."""
         await self._broken.wait()
 
     def _note_end(self, running: asyncio.Task[None]) -> None:
-        if self._ready and not running.cancelled():
-            self._ready = False
-            _log.critical("the pipeline has ended, nothing leaves any more", exc_info=running.exception())
-            self._broken.set()
+        if running.cancelled() or (self._stopping and running.exception() is None):
+            return
+        self._ready = False
+        _log.critical("the pipeline has ended, nothing leaves any more", exc_info=running.exception())
+        self._broken.set()
 
     async def stop(self) -> None:
         """Stop as the module says; events that do not leave in time stay in the spool, or are counted as dropped."""
-        self._ready = False
+        self._ready, self._stopping = False, True
         await self._grpc.turn_away()
         if self._running is not None and not self._running.done():
             await asyncio.sleep(self._config.server.turn_away_s)
@@ -236,7 +238,7 @@ def _dead_letters(config: BridgeConfig, recorder: Recorder) -> DeadLetters | Non
     directory = config.server.data_dir
     if directory is None or not config.export.dead_letter_bytes:
         return None
-    return DeadLetters(directory / DIRECTORY, config.export.dead_letter_bytes, recorder)
+    return DeadLetters(directory / DIRECTORY, config.export.dead_letter_bytes, recorder, reserve_bytes=RESERVE_BYTES)
 
 
 def _lot_limits(config: BridgeConfig) -> LotLimits:

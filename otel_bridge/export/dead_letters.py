@@ -4,11 +4,14 @@ Requests that a back end refused for good, kept on disk: to be looked at, and se
 Invariants
 * The directory is bounded in bytes and in letters. When it is full the oldest go first, and are counted.
 * `keep` never fails: what cannot be written is counted. The events of a letter are counted as dropped, kept or not.
+* Letters leave some of the disk free, for what matters more: a spool that cannot write has to turn senders away.
 * Another process may take letters out at any time (`otel-bridge spool replay`); only the bridge puts them in.
 """
 
 import asyncio
+import errno
 import logging
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -42,14 +45,24 @@ class DeadLetters:
     """
     The letters of one bridge.
 
-    max_bytes   of all files together
+    max_bytes       of all files together
+    reserve_bytes   that a letter leaves free on the disk
 
     Raises ConfigError where the directory cannot be used.
     """
 
-    def __init__(self, directory: Path, max_bytes: int, watch: Watch, *, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        max_bytes: int,
+        watch: Watch,
+        *,
+        reserve_bytes: int = 0,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
+        self._reserve_bytes = reserve_bytes
         self._watch = watch
         self._now_ns = now_ns
         self._lock = Lock()  # of threads: two workers may keep at once
@@ -79,6 +92,7 @@ class DeadLetters:
                 return
             self._make_room(size)
             try:
+                self._check_disk(size)
                 path = write_letter(self._directory, refused, now_ns)
             except OSError as error:
                 _log.warning("a refused request cannot be kept in %s: %s", self._directory, error.strerror)
@@ -87,6 +101,11 @@ class DeadLetters:
             self._held[path] = size
         _log.warning("%d spans are kept as %s: %s", refused.spans, path, refused.message)
         self._watch.dead_letter_kept(refused.spans, refused.reason)
+
+    def _check_disk(self, size: int) -> None:
+        disk = os.statvfs(self._directory)
+        if disk.f_bavail * disk.f_frsize < self._reserve_bytes + size:
+            raise OSError(errno.ENOSPC, "no more than the reserve of the spool is free on the disk")
 
     def _make_room(self, size: int) -> None:
         if self._fits(size):

@@ -4,7 +4,7 @@ A spool's file: what can be done to it, in SQL. One thread uses it, and says whe
 Invariants
 * Each method leaves the books in agreement with the tables, within the caller's transaction.
 * Numbers ascend in the order of calls, over `append`, `release` and `expire`: order of reading is order of numbers.
-* A record is moved between tables as it is, byte for byte.
+* A record is moved between tables as it is, byte for byte; what returns to the records waits for its turn from then on.
 """
 
 import contextlib
@@ -210,10 +210,11 @@ class SpoolFile:
         key = _key(awaited) if until_ns is None else (*_key(awaited), until_ns)
         held = self._held(due, key)
         first = self._take_numbers(held.records)
+        rest = _but_build().replace("kept_ns, ", "")
         self._connection.execute(
-            f"INSERT INTO records (number, waited, build, {_but_build()}) SELECT ? - 1 + row_number() OVER (ORDER BY number), "
-            f"1, coalesce(?, build), {_but_build()} FROM {due}",
-            (first, build, *key),
+            f"INSERT INTO records (number, waited, build, kept_ns, {rest}) SELECT ? - 1 + row_number() OVER (ORDER BY number), "
+            f"1, coalesce(?, build), ?, {rest} FROM {due}",
+            (first, build, self._clock.now_ns(), *key),
         )
         self._connection.execute(f"DELETE FROM {due}", key)
         return Held(held.records, held.events, held.size, self._next - 1)

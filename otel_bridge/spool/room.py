@@ -14,7 +14,7 @@ class Bounds:
 
     max_bytes      on disk, as records are written
     memory_bytes   of these also in memory, as batches
-    max_age_s      since admission; an older record is given up when its turn comes
+    max_age_s      in line, since admission or since the lot let go; an older record is given up when its turn comes
     """
 
     max_bytes: int

@@ -19,7 +19,7 @@ _ROW = """
     number   INTEGER PRIMARY KEY,  -- ascending in the order of reading
     events   INTEGER NOT NULL,
     size     INTEGER NOT NULL,     -- bytes that count against the bounds
-    kept_ns  INTEGER NOT NULL,     -- age clock at admission
+    kept_ns  INTEGER NOT NULL,     -- age clock when it began to wait for its turn
     build    TEXT,                 -- build that the streams were bound to since; NULL: none
     checksum INTEGER NOT NULL,     -- CRC-32 of body
     body     BLOB NOT NULL         -- encode.py

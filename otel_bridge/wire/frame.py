@@ -7,7 +7,8 @@ as bytes. Packed columns are then decoded by numpy, tables of identifiers that a
 
 Invariants
 * A body is read here if and only if protobuf reads it with the schema of `proto/`, with an equal result. Whatever is unusual
-  (columns that are not packed, or come in pieces) is left to protobuf.
+  (columns that are not packed, or come in pieces) is left to protobuf. One exception does no harm: groups of unknown fields in
+  an identifier, which are skipped, may be nested one level deeper than protobuf allows.
 * A few events are cheaper by protobuf: below `_FEW_BYTES` of columns they are.
 """
 
@@ -38,6 +39,8 @@ COLUMNS = tuple(field.name for field in pb.EventColumns.DESCRIPTOR.fields)
 _ZIGZAG = {"instruction", "start_delta"}
 _HALF = {"kind", "instruction", "chain", "identifier", "clock", "metadata", "occurrence"}
 """Columns of 32 bits: protobuf drops what a longer number has beyond."""
+_SIGNED = {"kind"}
+"""Of these, those whose highest bit is a sign."""
 
 _NONE = np.zeros(0, np.int64)
 
@@ -114,7 +117,7 @@ def _coarse_columns(events: Sequence[bytes]) -> Columns | None:
     if len(events) != 1:
         return None
     if len(events[0]) < _FEW_BYTES:
-        return _protobuf_columns(pb.EventColumns.FromString(events[0]))
+        return _few_columns(events[0])
     coarse = _CoarseColumns.FromString(events[0])
     if len(UnknownFieldSet(coarse)):  # a column that is not packed is unknown to the coarse schema
         return None
@@ -127,8 +130,19 @@ def _coarse_columns(events: Sequence[bytes]) -> Columns | None:
     columns: dict[str, NDArray[Any]] = {}
     for name, column in zip(COLUMNS, decoded, strict=True):
         numbers = column & _UINT32 if name in _HALF and column.dtype == np.uint64 else column
-        columns[name] = unzigzag(numbers) if name in _ZIGZAG else numbers
+        if name in _ZIGZAG:
+            columns[name] = unzigzag(numbers)
+        elif name in _SIGNED and numbers.dtype == np.uint64:
+            columns[name] = numbers.astype(np.int32)
+        else:
+            columns[name] = numbers
     return columns
+
+
+def _few_columns(events: bytes) -> Columns | None:
+    """The same by protobuf, which follows unknown groups one level deeper than it would from the top of the request."""
+    columns = pb.EventColumns.FromString(events)
+    return None if len(UnknownFieldSet(columns)) else _protobuf_columns(columns)
 
 
 def _protobuf_columns(events: pb.EventColumns) -> Columns:

@@ -2,7 +2,7 @@
 
 import time
 
-from rounds import spread
+from rounds import Figure, spread
 from support.faulty_bridge import FaultyBridge
 
 from otel_bridge.client import BridgeClient, ClientSettings, EventTracer
@@ -10,7 +10,7 @@ from otel_bridge.client import BridgeClient, ClientSettings, EventTracer
 EVENTS, BLOCKS, ROUNDS = 100, 100, 15
 
 
-def main() -> None:
+def main() -> list[Figure]:
     """Measure a live event, one that is logged, and one with metadata, beside a bare pair of clock readings."""
     print("ns per event on the thread that records, median (min..max)")
     with FaultyBridge() as bridge, BridgeClient(bridge.address, settings=ClientSettings()) as client:
@@ -58,3 +58,4 @@ def main() -> None:
         for name, took in measured.items():
             print(f"  {name:20} {spread(took)}")
         print(f"  a block              {spread(blocks)}")
+    return [Figure(name, "ns/event", values) for name, values in measured.items()] + [Figure("a block", "ns/block", blocks)]

@@ -15,16 +15,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-import grpc
-from bench_service import FIXTURES, SINK, _cpu_s, _cut, _send, _settle, requests_of
-from bench_spans import prepare
-from rounds import ratio, spread, take_turns
+from bench_service import CAPTURE, MODEL, SINK, _cpu_s, _put_mapping, _send, _settle
+from loads import _cut, prepare, requests_of
+from rounds import Figure, ratio, spread, take_turns
 from support.processes import free_ports
 
-from otel_bridge.mapping.source import read_source
 from otel_bridge.model.events import concatenate
 from otel_bridge.spool.encode import decode, encode
-from otel_bridge.v1 import mapping_pb2, mapping_pb2_grpc
 from otel_bridge.wire.codec import request_of
 
 DURABILITIES = ("memory", "normal", "full")
@@ -33,16 +30,16 @@ ROUNDS = 7
 REQUESTS_A_ROUND = 300
 
 
-def main() -> None:
+def main() -> list[Figure]:
     """Records, then requests."""
-    measure_records()
-    measure_requests()
+    return measure_records() + measure_requests()
 
 
-def measure_records() -> None:
+def measure_records() -> list[Figure]:
     """The encoding against the request's own, in one run."""
     print("  ns per event, median (min..max)")
     whole, _ = prepare("xnnpack", "run100.etdp")
+    figures = []
     for events in (64, 256, 1024):
         batch = _cut(concatenate([whole, whole]), events)
         batch = replace(batch, streams=batch.streams[:1], blocks=tuple(replace(block, stream=0) for block in batch.blocks))
@@ -55,9 +52,11 @@ def measure_records() -> None:
         took = take_turns(subjects, len(batch))
         shown = "   ".join(f"{name} {spread(values)}" for name, values in took.items())
         print(f"  {len(batch):5} events   {shown}   {len(body) / len(batch):.1f} B (request {len(request) / len(batch):.1f} B)")
+        figures += [Figure(f"{len(batch)}/{name}", "ns/event", values) for name, values in took.items()]
+    return figures
 
 
-def measure_requests() -> None:
+def measure_requests() -> list[Figure]:
     """One bridge for each durability, fed in turns."""
     with ExitStack() as stack, tempfile.TemporaryDirectory() as directory:
         sink_port, *ports = free_ports(1 + 2 * len(DURABILITIES))
@@ -68,14 +67,13 @@ def measure_requests() -> None:
             process = _serve(Path(directory) / durability, durability, grpc_port, http_port, sink_port)
             stack.callback(_end, process)
             bridges[durability] = (process.pid, f"127.0.0.1:{grpc_port}", f"127.0.0.1:{http_port}")
-        for _, address, _ in bridges.values():
-            _upload(address)
-        _print_rounds(bridges)
+        (build,) = {_put_mapping(address) for _, address, _ in bridges.values()}
+        figures = _measure_rounds(bridges, requests_of(MODEL, CAPTURE, EVENTS, build))
         assert sink.poll() is None
+    return figures
 
 
-def _print_rounds(bridges: dict[str, tuple[int, str, str]]) -> None:
-    requests = requests_of(EVENTS)
+def _measure_rounds(bridges: dict[str, tuple[int, str, str]], requests: list[bytes]) -> list[Figure]:
     sent = dict.fromkeys(bridges, 0)
     rates: dict[str, list[float]] = {durability: [] for durability in bridges}
     costs: dict[str, list[float]] = {durability: [] for durability in bridges}
@@ -96,6 +94,9 @@ def _print_rounds(bridges: dict[str, tuple[int, str, str]]) -> None:
             f"{spread(costs[durability], '.2f')} us of CPU an event "
             f"({statistics.median(costs[durability]) / statistics.median(costs['memory']):.2f})"
         )
+    return [Figure(f"{durability}/cpu", "us/event", values) for durability, values in costs.items()] + [
+        Figure(f"{durability}/rate", "events/s", values) for durability, values in rates.items()
+    ]
 
 
 def _serve(directory: Path, durability: str, grpc_port: int, http_port: int, sink_port: int) -> "subprocess.Popen[bytes]":
@@ -109,14 +110,6 @@ def _serve(directory: Path, durability: str, grpc_port: int, http_port: int, sin
         ],
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
-
-
-def _upload(address: str) -> None:
-    file = read_source((FIXTURES / "xnnpack" / "model.etrecord").read_bytes())
-    file.name, file.version = "xnnpack", "1"
-    with grpc.insecure_channel(address) as channel:
-        grpc.channel_ready_future(channel).result(timeout=30)
-        mapping_pb2_grpc.MappingServiceStub(channel).PutMapping(mapping_pb2.PutMappingRequest(file=file))
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -102,6 +102,15 @@ def test_the_oldest_go_when_there_is_no_room(
     assert tally.lost == [(count, "full") for count in lost]
 
 
+def test_the_last_of_a_disk_is_not_for_letters(run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Where no more than the reserve would stay free a letter is lost and counted: the spool needs the rest to go on."""
+    tally, disk = Tally(), os.statvfs(tmp_path)
+    letters = DeadLetters(tmp_path, 1 << 20, tally, reserve_bytes=disk.f_blocks * disk.f_frsize)
+    run(letters.keep(refused(3)))
+    assert (tally.lost, letters.size_bytes, list(tmp_path.iterdir())) == ([(3, "disk")], 0, [])
+    assert "reserve" in caplog.text
+
+
 def test_what_others_took_out_makes_room(run: Run, tmp_path: Path) -> None:
     """Letters that a replay has removed are not counted when room is needed, so none goes without need."""
     tally = Tally()

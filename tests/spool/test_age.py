@@ -77,3 +77,14 @@ def test_what_has_waited_for_its_turn_too_long_is_dropped(run: Run, tmp_path: Pa
     assert (len(record.batch), spool.events, watched.found) == (5, 5, 12)
     assert watched.drops == {"spool_age": 7}
     run(ended(spool))
+
+
+def test_what_waited_for_its_mapping_has_not_waited_for_its_turn(run: Run, tmp_path: Path) -> None:
+    """The lot has a bound of its own: what it lets go of, after whatever time, is not too old when it is read."""
+    run(parked(opened(tmp_path, NOON_S)))
+    watched = Watched()
+    spool = opened(tmp_path, NOON_S + DAY_S + 1, watched)
+    assert run(spool.expire()) == 1
+    (record,) = run(spool.read(100))
+    assert (record.has_waited, watched.drops) == (True, {})
+    run(ended(spool))

@@ -93,6 +93,23 @@ def test_columns_that_are_not_packed_or_come_in_pieces() -> None:
     assert [Frame.FromString(body).columns["kind"].tolist() for body in bodies] == [[1, 4, 2, 3], [2, 3] * 2, [2, 3] * 2]
 
 
+def test_a_kind_has_a_sign() -> None:
+    """An enum is 32 bits with a sign: a large number is a negative one to both, and is told as such to the sender."""
+    body = b"\x2a\x07\x0a\x05\xff\xff\xff\xff\x0f"
+    assert framed(body) == said(body)
+    assert Frame.FromString(body).columns["kind"].tolist() == [-1]
+
+
+@pytest.mark.parametrize("few_bytes", [0, 1000])
+@pytest.mark.parametrize("levels", [98, 99, 100])
+def test_nesting_is_bounded_alike(levels: int, few_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unknown groups in each other: protobuf gives up at a depth that counts from the top of the request, whoever reads it."""
+    monkeypatch.setattr(framing, "_FEW_BYTES", few_bytes)
+    events = b"\x7b" * levels + b"\x7c" * levels
+    body = b"\x2a" + bytes([len(events) & 0x7F | 0x80, len(events) >> 7]) + events
+    assert framed(body) == said(body)
+
+
 @given(st.lists(st.lists(st.integers(0, 127) | st.integers(0, 2**56 - 1)), max_size=4))
 @example([[0], [], [2**56 - 1, 0, 127, 128], [128]])
 def test_numbers_of_56_bits_are_decoded(fields: list[list[int]]) -> None:
