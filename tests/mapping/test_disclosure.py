@@ -27,12 +27,12 @@ def files_in(mapping: pb.Mapping) -> list[str]:
 @pytest.mark.parametrize(
     ("file", "prefixes", "kept"),
     [
-        ("/home/me/net/models/a.py", ["/home/me/net"], "models/a.py"),
-        ("/home/me/net/models/a.py", ["/home/me/net/"], "models/a.py"),
-        ("/home/me/net/models/a.py", ["/home/me", "/home/me/net"], "models/a.py"),
-        ("/home/me/network/a.py", ["/home/me/net"], "/home/me/network/a.py"),
-        ("/home/me/net", ["/home/me/net"], "/home/me/net"),
-        ("/home/me/net/", ["/home/me/net"], "/home/me/net/"),
+        ("/builds/net/models/a.py", ["/builds/net"], "models/a.py"),
+        ("/builds/net/models/a.py", ["/builds/net/"], "models/a.py"),
+        ("/builds/net/models/a.py", ["/builds", "/builds/net"], "models/a.py"),
+        ("/builds/network/a.py", ["/builds/net"], "/builds/network/a.py"),
+        ("/builds/net", ["/builds/net"], "/builds/net"),
+        ("/builds/net/", ["/builds/net"], "/builds/net/"),
         ("C:\\src\\net\\a.py", ["C:\\src"], "net\\a.py"),
         ("C:\\src\\net\\a.py", ["C:\\src\\"], "net\\a.py"),
         ("/a.py", ["/"], "a.py"),
