@@ -2,10 +2,7 @@
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-
-CONTENT_TYPE = CONTENT_TYPE_LATEST
-"""Content type of `Exposition.text`."""
+from prometheus_client.exposition import generate_latest
 
 
 class Exposition:

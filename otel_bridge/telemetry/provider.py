@@ -72,7 +72,7 @@ class Provider:
         self.telemetry.watch("otel_bridge.process.memory_rss", memory_rss_bytes)
 
     def exposition(self) -> bytes:
-        """All own instruments in the text form of Prometheus; see `prometheus.CONTENT_TYPE`."""
+        """All own instruments in the text form of Prometheus, version 0.0.4."""
         return self._exposition.text()
 
     def shutdown(self) -> None:
