@@ -1,0 +1,109 @@
+"""
+From the spool to the back end: exporter, stages, pipeline and parking, and their tasks.
+
+Invariant: a pipeline that ends although nobody stopped it breaks the bridge; nothing would leave any more.
+"""
+
+import asyncio
+import logging
+
+from otel_bridge.app.storage import open_dead_letters
+from otel_bridge.app.watch import Recorder
+from otel_bridge.clock.converters import Converters
+from otel_bridge.config.bridge import BridgeConfig
+from otel_bridge.export.build import build_exporter
+from otel_bridge.export.protocol import Exporter
+from otel_bridge.mapping.cache import CompiledMappings
+from otel_bridge.mapping.registry import Registry
+from otel_bridge.metadata.table import Decoders
+from otel_bridge.pipeline.loop import Pipeline
+from otel_bridge.pipeline.parking import Parking
+from otel_bridge.pipeline.stages import Stages
+from otel_bridge.spool.protocol import Spool
+
+_log = logging.getLogger(__name__)
+
+_COMPILED_BYTES = 256 << 20
+
+
+class Egress:
+    """
+    The way out.
+
+    exporter   instead of the one that the settings describe
+
+    Raises `ConfigError` where the settings cannot be obeyed.
+    """
+
+    def __init__(
+        self, config: BridgeConfig, registry: Registry, recorder: Recorder, *, exporter: Exporter | None = None
+    ) -> None:
+        self._config = config
+        self._registry = registry
+        self._recorder = recorder
+        self._converters = Converters(config.clock.converters, watch=recorder.unconverted)
+        self._decoders = Decoders(
+            config.metadata.parsers,
+            time_limit_s=config.metadata.time_limit_s,
+            max_bytes=config.metadata.max_bytes,
+            cache_bytes=config.metadata.cache_bytes,
+            watch=recorder.undecoded,
+        )
+        self.letters = open_dead_letters(config, recorder)
+        keep = self.letters.keep if self.letters is not None else None
+        self._exporter = exporter or build_exporter(config.export, watch=recorder, keep=keep)
+        self.broken = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._reviewing: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    def attach(self, spool: Spool) -> None:
+        """Take from this spool once started. It is opened last: opening it counts what it holds as this process's."""
+        mappings = CompiledMappings(self._registry, _COMPILED_BYTES)
+        stages = Stages(mappings, self._decoders, self._config.mapping.template_cache_bytes, self._converters)
+        self.parking = Parking(spool, self._registry, mappings, self._recorder, policy=self._config.parking.policy)
+        export = self._config.export
+        self._pipeline = Pipeline(
+            spool,
+            stages,
+            self._exporter,
+            self._recorder,
+            sift=self.parking.sift,
+            limit_bytes=export.max_request_bytes,
+            linger_s=export.linger_ms / 1000,
+        )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether something leaves."""
+        return self._running is not None and not self._running.done()
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._running = asyncio.create_task(self._pipeline.run())
+        self._running.add_done_callback(self._note_end)
+        self._reviewing = asyncio.create_task(self.parking.run())
+
+    async def stop(self, drain_s: float) -> None:
+        """Close the spool and send what is in it, for at most `drain_s` seconds."""
+        self._stopping = True
+        if self._reviewing is not None:
+            self._reviewing.cancel()
+            await asyncio.gather(self._reviewing, return_exceptions=True)
+        self.parking.stop()
+        if self._running is not None:
+            _, late = await asyncio.wait([self._running], timeout=drain_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Let go of exporter and decoders, which nobody uses any more."""
+        await self._exporter.close()
+        self._decoders.close()
+
+    def _note_end(self, running: asyncio.Task[None]) -> None:
+        if running.cancelled() or (self._stopping and running.exception() is None):
+            return
+        _log.critical("the pipeline has ended, nothing leaves any more", exc_info=running.exception())
+        self.broken.set()

@@ -1,0 +1,45 @@
+"""
+What the bridge keeps, as the settings describe it: the spool, and the dead letters.
+
+Invariant: without a data directory nothing is kept but in memory.
+"""
+
+from otel_bridge.app.watch import Recorder
+from otel_bridge.config.bridge import BridgeConfig
+from otel_bridge.export.dead_letters import DIRECTORY, DeadLetters
+from otel_bridge.spool.lot import LotLimits
+from otel_bridge.spool.memory import MemorySpool
+from otel_bridge.spool.protocol import Spool
+from otel_bridge.spool.room import Bounds
+from otel_bridge.spool.sqlite import SqliteSpool
+from otel_bridge.spool.writer import RESERVE_BYTES
+
+
+def open_spool(config: BridgeConfig, recorder: Recorder) -> Spool:
+    """The spool. Raises `ConfigError` where its file cannot be used."""
+    given, directory = config.spool, config.server.data_dir
+    if directory is None or given.durability == "memory":
+        return MemorySpool(given.max_bytes, _lot_limits(config))
+    bounds = Bounds(given.max_bytes, given.memory_bytes, given.max_age_s)
+    return SqliteSpool(
+        directory, bounds, _lot_limits(config), recorder, synchronous="FULL" if given.durability == "full" else "NORMAL"
+    )
+
+
+def open_dead_letters(config: BridgeConfig, recorder: Recorder) -> DeadLetters | None:
+    """Where refused spans are kept; None where they are not."""
+    directory = config.server.data_dir
+    if directory is None or not config.export.dead_letter_bytes:
+        return None
+    return DeadLetters(directory / DIRECTORY, config.export.dead_letter_bytes, recorder, reserve_bytes=RESERVE_BYTES)
+
+
+def _lot_limits(config: BridgeConfig) -> LotLimits:
+    parking = config.parking
+    return LotLimits(
+        max_age_s=parking.max_age_s,
+        max_bytes=parking.max_bytes,
+        max_events=parking.max_events,
+        max_bytes_per_build=parking.max_bytes_per_build,
+        max_events_per_build=parking.max_events_per_build,
+    )
