@@ -21,8 +21,6 @@ from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.server import GrpcDoor, HttpDoor
 from otel_bridge.wire.servicers import mapping_handler, profiling_handler
 
-_TENANT = ""
-
 
 class Doors:
     """
@@ -52,7 +50,7 @@ class Doors:
             allow(config.admission.inference_keys),
             int(config.admission.max_clock_error_s * 1e9),
         )
-        intake = Intake(spool, rules, lambda name, version: registry.build_of(_TENANT, name, version), recorder)
+        intake = Intake(spool, rules, registry.build_of, recorder)
         limit = config.server.max_request_bytes
 
         def count_grpc(outcome: str) -> None:
