@@ -45,7 +45,7 @@ class Bridge:
         self._config = config
         self._provider = Provider(version=__version__, export=_own_export(config))
         recorder = self._recorder = Recorder(self._provider.telemetry)
-        entrance = open_entrance(config.server, config.auth, recorder.denied)
+        entrance = open_entrance(config.server, config.auth, config.jwt, recorder.denied)
         self.registry = open_registry(config.server.data_dir)
         self._claim = Claim(config.server.data_dir) if config.server.data_dir is not None else None
         self._egress = Egress(config, self.registry, recorder, exporter=exporter)

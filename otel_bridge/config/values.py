@@ -177,5 +177,7 @@ GrpcEndpoint = Annotated[str, AfterValidator(_grpc_endpoint)]
 """An OTLP/gRPC endpoint."""
 Patience = Annotated[float, Field(allow_inf_nan=True)]
 """A number, or inf for no end."""
+Several = BeforeValidator(_several)
+"""Of a list: from the environment it comes as JSON or with commas."""
 LowerCase = BeforeValidator(_lower)
 """Words that may be written in any case."""

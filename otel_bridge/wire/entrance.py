@@ -1,7 +1,8 @@
 """
 What both doors have before them: TLS and the gate, as the settings want them, kept current while the bridge runs.
 
-Invariant: a token that is created or revoked, and a certificate that is rotated, count within `LOOK_S` seconds and a moment.
+Invariant: a token that is created or revoked, a certificate that is rotated, and keys of an identity provider that are due
+count within `LOOK_S` seconds and a moment.
 """
 
 import asyncio
@@ -11,8 +12,11 @@ from collections.abc import Callable
 from otel_bridge.auth.book import FILE_NAME
 from otel_bridge.auth.gate import Gate
 from otel_bridge.auth.keyring import Keyring
+from otel_bridge.auth.keys import open_keys
 from otel_bridge.auth.refusals import Refusals, Watch
+from otel_bridge.auth.web_token import WebTokens
 from otel_bridge.config.auth import AuthConfig
+from otel_bridge.config.jwt import JwtConfig
 from otel_bridge.config.sections import ServerConfig
 from otel_bridge.model.identity import Identity
 from otel_bridge.wire.tls import DoorTls, TlsFiles
@@ -54,10 +58,10 @@ class Entrance:
                 try:
                     await asyncio.to_thread(refresh)
                 except Exception:  # noqa: BLE001 - whatever it is, what comes later is still to be seen
-                    _log.exception("tokens or certificates could not be looked at; it is tried again")
+                    _log.exception("tokens, certificates or keys could not be looked at; it is tried again")
 
 
-def open_entrance(server: ServerConfig, auth: AuthConfig, watch: Watch) -> Entrance:
+def open_entrance(server: ServerConfig, auth: AuthConfig, jwt: JwtConfig, watch: Watch) -> Entrance:
     """The entrance that the settings describe; `watch` is told of refusals. Raises `ConfigError`."""
     tls = None
     if server.tls_certificate and server.tls_key:
@@ -67,12 +71,14 @@ def open_entrance(server: ServerConfig, auth: AuthConfig, watch: Watch) -> Entra
         return Entrance(tls)
     own = [server.data_dir / FILE_NAME] if server.data_dir is not None else []
     keyring = Keyring(own + ([auth.tokens_file] if auth.tokens_file is not None else []))
-    if not len(keyring) and not auth.certificates:
+    keys = open_keys(jwt) if jwt.enabled else None
+    if not len(keyring) and not auth.certificates and keys is None:
         _log.warning("auth is on and there is no token yet: nobody comes in; make one with `otel-bridge token create`")
     gate = Gate(
         keyring,
         Refusals(watch),
         certificates={name: Identity(name, frozenset(each.scopes), each.tenant) for name, each in auth.certificates.items()},
         needs_certificate=server.tls_client_ca is not None,
+        web_tokens=WebTokens(jwt, keys) if keys is not None else None,
     )
-    return Entrance(tls, gate, keyring.refresh)
+    return Entrance(tls, gate, keyring.refresh, *([keys.refresh] if keys is not None else []))
