@@ -6,17 +6,25 @@ Invariants
   one of the settings: a public key is never taken for a shared secret.
 * Issuer, audience and expiry are demanded of every token. Nothing of one that is not good is logged.
 * It is decided without waiting: a key that is not there yet is told as such, and a retry helps.
+* A token that was good is known by its SHA-256, so that not each of its requests pays for a signature (0.2 to 0.5 ms), until it
+  expires or the keys are others.
 """
 
+import hashlib
+import time
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import jwt
 
-from otel_bridge.auth.keys import Key, KeySource
+from otel_bridge.auth.keys import Key, Keys, KeySource
 from otel_bridge.config.jwt import JwtConfig
 from otel_bridge.model.identity import TENANT, Identity, Scope
+
+MAX_KNOWN = 4096
+"""Tokens that are remembered; of more the one not seen for longest is checked anew."""
 
 MAX_BYTES = 8192
 """Of a token; gRPC takes no longer metadata."""
@@ -46,15 +54,45 @@ class Unfit:
     retry_after_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Good:
+    """The bearer of a token that was good with these keys, and is so before this time (seconds since 1970)."""
+
+    identity: Identity
+    keys: Keys | None
+    until_s: float
+
+
 class WebTokens:
-    """Tokens as the settings want them, with keys from `source`."""
+    """Tokens as the settings want them, with keys from `source`. One thread uses it."""
 
     def __init__(self, config: JwtConfig, source: KeySource) -> None:
         self._config = config
         self._source = source
+        self._good: OrderedDict[bytes, _Good] = OrderedDict()
 
     def identify(self, shown: str) -> Identity | Unfit:
         """The bearer of a token, whose name is the claim `sub`."""
+        digest, keys = hashlib.sha256(shown.encode("utf-8", "replace")).digest(), self._source.keys
+        good = self._good.get(digest)
+        if good is not None and good.keys is keys and time.time() < good.until_s:
+            self._good.move_to_end(digest)
+            return good.identity
+        found, until_s = self._judge(shown)
+        if isinstance(found, Identity):
+            self._good[digest] = _Good(found, keys, until_s)
+            if len(self._good) > MAX_KNOWN:
+                self._good.popitem(last=False)
+        return found
+
+    def _judge(self, shown: str) -> tuple[Identity | Unfit, float]:
+        """Who it is, and until when."""
+        claims = self._claims(shown)
+        if isinstance(claims, Unfit):
+            return claims, 0.0
+        return self._identity(claims), int(claims["exp"]) + self._config.leeway_s
+
+    def _claims(self, shown: str) -> dict[str, Any] | Unfit:
         header = _header(shown)
         if header is None:
             return Unfit("malformed")
@@ -76,9 +114,9 @@ class WebTokens:
             return next(iter(keys.values()))
         return keys.get(key_id) or Unfit("unknown_key", self._source.miss())
 
-    def _checked(self, shown: str, algorithm: str, key: Key) -> Identity | Unfit:
+    def _checked(self, shown: str, algorithm: str, key: Key) -> dict[str, Any] | Unfit:
         try:
-            claims = jwt.decode(
+            return jwt.decode(
                 shown,
                 key.public,
                 [algorithm],
@@ -89,7 +127,6 @@ class WebTokens:
             )
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             return Unfit(next(reason for kind, reason in _REASONS if isinstance(error, kind)))
-        return self._identity(claims)
 
     def _identity(self, claims: Mapping[str, Any]) -> Identity | Unfit:
         tenant = claims.get(self._config.tenant_claim) if self._config.tenant_claim else ""

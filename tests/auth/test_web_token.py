@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.identity_provider import AUDIENCE, ISSUER, Provider
 
+from otel_bridge.auth import web_token
 from otel_bridge.auth.keys import FileKeys
 from otel_bridge.auth.web_token import MAX_BYTES, Unfit, WebTokens
 from otel_bridge.config.jwt import JwtConfig
@@ -150,6 +151,29 @@ def test_a_short_key(tmp_path: Path) -> None:
     with pytest.warns(jwt.InsecureKeyLengthWarning):
         token = weak.sign("weak")
     assert tokens(file).identify(token) == Unfit("algorithm")
+
+
+def test_a_good_token_is_checked_once(provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that is shown again is known, until it expires or its key is withdrawn; memory for such is bounded."""
+    checked: list[str] = []
+    decode = jwt.decode
+    monkeypatch.setattr(jwt, "decode", lambda shown, *rest, **more: (checked.append(shown), decode(shown, *rest, **more))[1])
+    monkeypatch.setattr(web_token, "MAX_KNOWN", 2)
+    file = tmp_path / "keys.json"
+    file.write_bytes(provider.key_set())
+    keys = FileKeys(file)
+    taken = WebTokens(JwtConfig(jwks_file=file, issuer=ISSUER, audience=[AUDIENCE], leeway_s=0), keys)
+    first, second, third = (provider.sign(sub=name) for name in "abc")
+    for token in (first, second, first, second, third, second, first):
+        assert isinstance(taken.identify(token), Identity)
+    assert checked == [first, second, third, first]
+    monkeypatch.setattr(web_token.time, "time", lambda: NOW + 10_000)
+    assert isinstance(taken.identify(first), Identity)  # by the library's clock it is still good
+    assert checked[4:] == [first]
+    monkeypatch.undo()
+    file.write_bytes(Provider().key_set())
+    keys.refresh()
+    assert taken.identify(first) == Unfit("signature")
 
 
 SEGMENT = st.one_of(
