@@ -128,11 +128,11 @@ class Bridge:
     def _watch_sizes(self) -> None:
         watch, spool, letters = self._provider.telemetry.watch, self._spool, self._egress.letters
         watch("otel_bridge.dead_letters.size_bytes", lambda: letters.size_bytes if letters is not None else None)
-        watch("otel_bridge.spool.events", lambda: spool.events)
+        watch("otel_bridge.spool.size", lambda: spool.events)
         watch("otel_bridge.spool.size_bytes", lambda: spool.size_bytes)
         watch("otel_bridge.spool.capacity_bytes", lambda: self._config.spool.max_bytes)
-        watch("otel_bridge.spool.parked_events", lambda: spool.parked_events)
-        watch("otel_bridge.spool.parked_bytes", lambda: spool.parked_bytes)
+        watch("otel_bridge.parked_events", lambda: spool.parked_events)
+        watch("otel_bridge.parked_bytes", lambda: spool.parked_bytes)
 
 
 def _own_export(config: BridgeConfig) -> OwnExport | None:

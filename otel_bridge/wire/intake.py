@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
 
-from otel_bridge.errors import MalformedRequest
+from otel_bridge.errors import BridgeError, MalformedRequest
 from otel_bridge.spool.protocol import Spool
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.admission import Admitted, BuildOf, Receipt, Rules, admit_etdump, admit_events
@@ -48,7 +48,7 @@ class Watch(Protocol):
         """Events were put into the spool."""
 
     def refused(self, events: int, reason: str) -> None:
-        """Events of an accepted request were not taken."""
+        """Events were not taken: some of an accepted request, or all of one that is to come again."""
 
     def sender_dropped(self, events: int, reason: str) -> None:
         """The sender had dropped events before it sent."""
@@ -155,7 +155,11 @@ class Intake:
 
     async def _keep(self, admitted: Admitted) -> None:
         if len(admitted.batch):
-            await self._spool.append(admitted.batch)
+            try:
+                await self._spool.append(admitted.batch)
+            except BridgeError as error:
+                self._watch.refused(len(admitted.batch), error.reason)
+                raise
         self._watch.accepted(len(admitted.batch))
         for reason, events in admitted.rejected.items():
             self._watch.refused(events, reason)
