@@ -194,6 +194,13 @@ class TelemetryConfig(Section):
         "info", "Least severe log line that is written."
     )
     log_format: Annotated[Literal["text", "json"], LowerCase] = setting("text", "Form of log lines on stderr.")
+    log_burst: int = setting(
+        10,
+        "Lines of one kind within log_period_s; one line says how many more there were. 0: all are written.",
+        unit="lines",
+        least=0,
+    )
+    log_period_s: Number = setting(10.0, "Time in which lines of one kind are counted.", unit="seconds", above=0)
     own_metrics: bool = setting(False, "Send the bridge's own metrics as OTLP; /metrics always has them.")
     own_endpoint: GrpcEndpoint = setting(
         "http://localhost:4317", "OTLP/gRPC endpoint of own_metrics.", rule="http://HOST:PORT, https://HOST:PORT"
