@@ -13,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from otel_bridge.model.identity import TENANT
+
 IN_MEMORY = ":memory:"
 """As SQLite spells it: nothing is kept on disk."""
 
@@ -109,6 +111,12 @@ def _readable(path: Path | None) -> Path | None:
     return path
 
 
+def _tenant(name: str) -> str:
+    if name and not TENANT.fullmatch(name):
+        raise ValueError("must be 1 to 64 letters, digits and . _ -, beginning with a letter or digit")
+    return name
+
+
 def check_endpoint(text: str, *, scheme_needed: bool) -> None:
     """Raise ValueError unless `text` is an http:// or https:// URL, or (where no scheme is needed) `host:port`."""
     form = "must be a URL such as http://HOST:PORT" + ("" if scheme_needed else ", or HOST:PORT")
@@ -155,6 +163,12 @@ Headers = Annotated[
     AfterValidator(_headers),
 ]
 """Header names in lower case -> values."""
+HeaderName = Annotated[str, AfterValidator(lambda name: next(iter(_headers({name: ""}))) if name else name)]
+"""A header name in lower case; "" for none."""
+HeaderValue = Annotated[str, AfterValidator(lambda value: _headers({"x": value})["x"])]
+"""A header value; "" for none."""
+TenantName = Annotated[str, AfterValidator(_tenant)]
+"""The name of a tenant; "" for the default one."""
 ReadableFile = Annotated[Path | None, BeforeValidator(lambda value: None if value == "" else value), AfterValidator(_readable)]
 """A file that exists; None, written as "", for none."""
 DataDirectory = Annotated[Path | None, BeforeValidator(lambda value: None if value == IN_MEMORY else value)]
