@@ -20,8 +20,6 @@ from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.server import GrpcDoor, HttpDoor
 from otel_bridge.wire.servicers import mapping_handler, profiling_handler
 
-_TENANT = ""
-
 
 class Doors:
     """
@@ -46,7 +44,7 @@ class Doors:
     ) -> None:
         self._config = config.server
         self._entrance = entrance
-        intake = Intake(spool, rules_of(config), lambda name, version: registry.build_of(_TENANT, name, version), recorder)
+        intake = Intake(spool, rules_of(config), registry.build_of, recorder)
         limit = config.server.max_request_bytes
 
         def count_grpc(outcome: str) -> None:

@@ -74,6 +74,7 @@ class Egress:
             sift=self.parking.sift,
             limit_bytes=export.max_request_bytes,
             linger_s=export.linger_ms / 1000,
+            by_tenant=bool(export.tenant_header),
         )
 
     @property

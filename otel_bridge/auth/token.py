@@ -67,12 +67,22 @@ class Token(BaseModel):
         return State.ACTIVE
 
 
-def draw(name: str, scopes: Iterable[Scope], now: datetime, lifetime: timedelta | None = None) -> tuple[Token, str]:
+def draw(
+    name: str, scopes: Iterable[Scope], now: datetime, lifetime: timedelta | None = None, *, tenant: str = ""
+) -> tuple[Token, str]:
     """A new token: what is kept of it, and the token itself, which is nowhere else."""
     key = "".join(secrets.choice(_ID_LETTERS) for _ in range(_ID_LENGTH))
     whole = f"{PREFIX}{key}_{secrets.token_urlsafe(SECRET_BITS // 8)}"
     expires = None if lifetime is None else now + lifetime
-    kept = Token(id=key, name=name, scopes=tuple(dict.fromkeys(scopes)), created=now, expires=expires, sha256=_digest(whole))
+    kept = Token(
+        id=key,
+        name=name,
+        scopes=tuple(dict.fromkeys(scopes)),
+        tenant=tenant,
+        created=now,
+        expires=expires,
+        sha256=_digest(whole),
+    )
     return kept, whole
 
 

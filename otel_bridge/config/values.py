@@ -164,6 +164,10 @@ Headers = Annotated[
     AfterValidator(_headers),
 ]
 """Header names in lower case -> values."""
+HeaderName = Annotated[str, AfterValidator(lambda name: next(iter(_headers({name: ""}))) if name else name)]
+"""A header name in lower case; "" for none."""
+HeaderValue = Annotated[str, AfterValidator(lambda value: _headers({"x": value})["x"])]
+"""A header value; "" for none."""
 ReadableFile = Annotated[Path | None, BeforeValidator(lambda value: None if value == "" else value), AfterValidator(_readable)]
 """A file that exists; None, written as "", for none."""
 DataDirectory = Annotated[Path | None, BeforeValidator(lambda value: None if value == IN_MEMORY else value)]

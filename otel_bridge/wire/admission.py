@@ -38,10 +38,17 @@ _MAX_DROPPED = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """When a request came, nanoseconds since 1970: by the bridge's clock, and when the sender says that it sent it."""
+    """
+    When a request came, and whose it is.
+
+    received_ns   by the bridge's clock, nanoseconds since 1970
+    sent_ns       when the sender says that it sent it; None: it does not say
+    tenant        that of its credential
+    """
 
     received_ns: int
     sent_ns: int | None = None
+    tenant: str = ""
 
 
 AllowList = Callable[[str], bool]
@@ -154,6 +161,7 @@ def _stream(stream: pb.Stream, receipt: Receipt, rules: Rules, build_of: BuildOf
     return Stream(
         stream_id=stream.stream_id or _UNSET,
         sequence=stream.sequence,
+        tenant=receipt.tenant,
         model=model,
         build=model.build_id or (build_of(model.name, model.version) if model.name else None),
         resource=attributes_of(stream.resource, rules.keep(rules.resource_keys, receipt.tenant)),

@@ -23,9 +23,9 @@ class Issuer:
         self.file = file
         self.now = now
 
-    def issue(self, *scopes: Scope, name: str = "somebody", lifetime: timedelta | None = None) -> str:
+    def issue(self, *scopes: Scope, name: str = "somebody", lifetime: timedelta | None = None, tenant: str = "") -> str:
         """A token that is kept."""
-        kept, whole = draw(name, scopes, self.now, lifetime)
+        kept, whole = draw(name, scopes, self.now, lifetime, tenant=tenant)
         change_tokens(self.file, lambda tokens: [*tokens, kept], self.now)
         return whole
 
