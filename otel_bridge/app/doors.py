@@ -7,12 +7,11 @@ Invariant: the doors know of the rest of the bridge what they are given here; th
 import asyncio
 from collections.abc import Callable
 
+from otel_bridge.app.privacy import rules_of
 from otel_bridge.app.watch import Recorder
 from otel_bridge.config.bridge import BridgeConfig
-from otel_bridge.config.keys import allow
 from otel_bridge.mapping.registry import Registry
 from otel_bridge.spool.protocol import Spool
-from otel_bridge.wire.admission import Rules
 from otel_bridge.wire.entrance import Entrance
 from otel_bridge.wire.guard import GrpcGuard
 from otel_bridge.wire.http import http_app
@@ -45,12 +44,7 @@ class Doors:
     ) -> None:
         self._config = config.server
         self._entrance = entrance
-        rules = Rules(
-            allow(config.admission.resource_keys),
-            allow(config.admission.inference_keys),
-            int(config.admission.max_clock_error_s * 1e9),
-        )
-        intake = Intake(spool, rules, registry.build_of, recorder)
+        intake = Intake(spool, rules_of(config), registry.build_of, recorder)
         limit = config.server.max_request_bytes
 
         def count_grpc(outcome: str) -> None:
