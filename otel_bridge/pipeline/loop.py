@@ -17,11 +17,13 @@ from otel_bridge.clock.convert import settle
 from otel_bridge.errors import BridgeError
 from otel_bridge.export.protocol import Exporter
 from otel_bridge.model.events import EventBatch, concatenate, divide
+from otel_bridge.model.stream import trail
 from otel_bridge.pipeline.stages import Stages, count_by_status
 from otel_bridge.spans.assemble import Payload, assemble
 from otel_bridge.spans.cuts import count_cuts
 from otel_bridge.spans.fit import Taken, fit
 from otel_bridge.spool.protocol import Record, Spool
+from otel_bridge.telemetry.traces import SILENT, Traces
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +54,7 @@ class Pipeline:
     sift          takes the records that were read, keeps back those that must wait, and gives those that go on
     limit_bytes   size of a request to the back end
     linger_s      how long a pass waits for more events
+    traces        spans of the bridge's own
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Pipeline:
         sift: Callable[[Sequence[Record]], Awaitable[list[Record]]],
         limit_bytes: int,
         linger_s: float = 0.0,
+        traces: Traces = SILENT,
     ) -> None:
         self._spool = spool
         self._sift = sift
@@ -72,6 +76,7 @@ class Pipeline:
         self._ledger = ledger
         self._limit_bytes = limit_bytes
         self._linger_s = linger_s
+        self._traces = traces
 
     async def run(self, workers: int = 2) -> None:
         """Work until the spool is closed and empty; `workers` hauls of records are on their way at a time."""
@@ -86,7 +91,9 @@ class Pipeline:
             try:
                 records = await self._sift(read)
                 account.left = _events(records)
-                await self._process(records, account)
+                trails = (trail(stream) for record in records for stream in record.batch.streams)
+                with self._traces.haul("haul", trails, {"otel_bridge.events": account.left}):
+                    await self._process(records, account)
             except asyncio.CancelledError:
                 if self._spool.is_durable:
                     raise
@@ -109,7 +116,8 @@ class Pipeline:
 
     async def _resolve(self, batches: list[EventBatch], account: "_Account", taken: Taken) -> list[Payload]:
         try:
-            return await asyncio.to_thread(self._payloads, batches, taken)
+            with self._traces.step("resolve", {"otel_bridge.events": sum(map(len, batches))}):
+                return await asyncio.to_thread(self._payloads, batches, taken)
         except Exception:  # noqa: BLE001 - a fault in one batch must not cost its neighbours, or the service
             _log.exception("a pass over %d batches failed; they are processed one by one", len(batches))
         payloads = []
@@ -135,7 +143,9 @@ class Pipeline:
 
     async def _deliver(self, payload: Payload, account: "_Account") -> None:
         try:
-            sent = await self._exporter.send(payload.data)
+            told = {"otel_bridge.events": payload.events, "otel_bridge.spans": payload.spans}
+            with self._traces.step("export", told):
+                sent = await self._exporter.send(payload.data)
         except BridgeError as error:
             _log.warning("%d events were dropped: %s", payload.events, error)
             account.dropped(payload.events, error.reason, payload.spans)
