@@ -25,12 +25,12 @@ class Share(Sampler):
     def should_sample(  # noqa: PLR0917 - the interface's signature
         self,
         parent_context: Context | None,
-        trace_id: int,  # noqa: ARG002 - as the class says
-        name: str,  # noqa: ARG002 - as the interface says, and below
-        kind: SpanKind | None = None,  # noqa: ARG002
+        trace_id: int,  # noqa: ARG002 - the interface has it
+        name: str,  # noqa: ARG002 - the interface has it
+        kind: SpanKind | None = None,  # noqa: ARG002 - the interface has it
         attributes: Attributes = None,
         links: Sequence[Link] | None = None,
-        trace_state: TraceState | None = None,  # noqa: ARG002
+        trace_state: TraceState | None = None,  # noqa: ARG002 - the interface has it
     ) -> SamplingResult:
         """Keep a span, or do not."""
         parent = get_current_span(parent_context).get_span_context()
