@@ -48,7 +48,7 @@ class Bridge:
         entrance = open_entrance(config.server, config.auth, recorder.denied)
         self.registry = open_registry(config.server.data_dir)
         self._claim = Claim(config.server.data_dir) if config.server.data_dir is not None else None
-        self._egress = Egress(config, self.registry, recorder, exporter=exporter)
+        self._egress = Egress(config, self.registry, recorder, exporter=exporter, traces=self._provider.traces)
         self._spool = open_spool(config, recorder)
         self._egress.attach(self._spool)
         self._doors = Doors(
@@ -60,6 +60,7 @@ class Bridge:
             recorder=recorder,
             ready=lambda: self._ready and not self._egress.broken.is_set(),
             metrics=self._provider.exposition,
+            traces=self._provider.traces,
         )
         self._watch_sizes()
         self._ready = False
@@ -137,4 +138,12 @@ class Bridge:
 
 def _own_export(config: BridgeConfig) -> OwnExport | None:
     own = config.telemetry
-    return OwnExport(own.own_endpoint) if own.own_metrics else None
+    if not own.own_metrics and not own.own_traces_ratio:
+        return None
+    return OwnExport(
+        own.own_endpoint,
+        over_http=own.own_protocol == "http/protobuf",
+        headers=own.own_headers,
+        metrics=own.own_metrics,
+        traces_ratio=own.own_traces_ratio,
+    )

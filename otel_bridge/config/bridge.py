@@ -15,9 +15,9 @@ from otel_bridge.config.sections import (
     ParkingConfig,
     ServerConfig,
     SpoolConfig,
-    TelemetryConfig,
 )
 from otel_bridge.config.setting import Section
+from otel_bridge.config.telemetry import TelemetryConfig
 from otel_bridge.config.values import split_address
 
 

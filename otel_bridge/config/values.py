@@ -143,11 +143,6 @@ def check_endpoint(text: str, *, scheme_needed: bool) -> None:
         raise ValueError("must not hold a user name or password: they belong in a header")
 
 
-def _grpc_endpoint(text: str) -> str:
-    check_endpoint(text, scheme_needed=False)
-    return text
-
-
 def _shown(value: object) -> str:
     return ascii(value)[:80]
 
@@ -182,8 +177,6 @@ ReadableFile = Annotated[Path | None, BeforeValidator(lambda value: None if valu
 """A file that exists; None, written as "", for none."""
 DataDirectory = Annotated[Path | None, BeforeValidator(lambda value: None if value == IN_MEMORY else value)]
 """A directory; None, written as ":memory:", for none."""
-GrpcEndpoint = Annotated[str, AfterValidator(_grpc_endpoint)]
-"""An OTLP/gRPC endpoint."""
 Patience = Annotated[float, Field(allow_inf_nan=True)]
 """A number, or inf for no end."""
 LowerCase = BeforeValidator(_lower)

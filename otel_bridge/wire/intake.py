@@ -21,7 +21,9 @@ from typing import Protocol, TypeVar, cast
 from google.protobuf.message import DecodeError, Message
 
 from otel_bridge.errors import BridgeError, MalformedRequest
+from otel_bridge.model.stream import trail
 from otel_bridge.spool.protocol import Spool
+from otel_bridge.telemetry.traces import SILENT, Traces
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.admission import Admitted, BuildOf, Receipt, Rules, admit_etdump, admit_events
 from otel_bridge.wire.frame import Frame
@@ -102,10 +104,18 @@ class Intake:
 
     build_of   binds an alias of a tenant to the build that it names now
     now_ns     wall clock, nanoseconds since 1970
+    traces     spans of the bridge's own
     """
 
     def __init__(
-        self, spool: Spool, rules: Rules, build_of: TenantsBuildOf, watch: Watch, now_ns: Callable[[], int] = time.time_ns
+        self,
+        spool: Spool,
+        rules: Rules,
+        build_of: TenantsBuildOf,
+        watch: Watch,
+        now_ns: Callable[[], int] = time.time_ns,
+        *,
+        traces: Traces = SILENT,
     ) -> None:
         self._spool = spool
         self._rules = rules
@@ -113,6 +123,7 @@ class Intake:
         self._watch = watch
         self._now_ns = now_ns
         self._receipts = Receipts()
+        self._traces = traces
 
     async def export_events(self, body: bytes, sent: str | None, tenant: str = "") -> pb.ExportEventsResponse:
         """
@@ -155,8 +166,10 @@ class Intake:
 
     async def _keep(self, admitted: Admitted) -> None:
         if len(admitted.batch):
+            self._traces.remember(map(trail, admitted.batch.streams))
             try:
-                await self._spool.append(admitted.batch)
+                with self._traces.step("spool.append", {"otel_bridge.events": len(admitted.batch)}):
+                    await self._spool.append(admitted.batch)
             except BridgeError as error:
                 self._watch.refused(len(admitted.batch), error.reason)
                 raise
