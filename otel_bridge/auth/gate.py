@@ -1,5 +1,5 @@
 """
-Who may do what: the one decision, the same for both doors.
+Who may do what, and how much of it: the one decision, the same for both doors.
 
 Invariants
 * No credential, or one that is wrong, expired or revoked: `Unauthenticated`. All but the first are told in the same words: who
@@ -7,6 +7,7 @@ Invariants
 * A good credential without the scope: `PermissionDenied`, which names the scope.
 * A token that is shown counts, even where a certificate would have done: a wrong credential is a mistake, not a spare one.
 * A token is looked up without waiting and compared in constant time.
+* Who may send events, of a tenant that has sent too many, comes back later: before anything of the request is read.
 * Where keys are not there yet that a credential needs, nothing is said against it: `Unavailable`, and a retry helps.
 """
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from otel_bridge.auth.keyring import Keyring
+from otel_bridge.auth.rates import Rates
 from otel_bridge.auth.refusals import Refusals
 from otel_bridge.auth.token import PREFIX, State, id_in, is_of
 from otel_bridge.auth.web_token import Unfit, WebTokens
@@ -59,6 +61,7 @@ class Gate:
     certificates        name in a client's certificate -> whom it stands for
     needs_certificate   none comes in without a certificate, whatever else it shows
     web_tokens          tokens of an identity provider; None: none are taken
+    rates               how fast tenants may send; None: as they like
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Gate:
         certificates: Mapping[str, Identity],
         needs_certificate: bool,
         web_tokens: WebTokens | None = None,
+        rates: Rates | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._keyring = keyring
@@ -76,6 +80,7 @@ class Gate:
         self._certificates = certificates
         self._needs_certificate = needs_certificate
         self._web_tokens = web_tokens
+        self._rates = rates
         self._now = now
 
     @property
@@ -89,10 +94,11 @@ class Gate:
         if isinstance(found, Refusal):
             return found
         identity, who = found
-        if needed in identity.scopes:
-            return identity
-        lacks = f"the credential does not allow this: it lacks the scope {needed}; ask for one that has it"
-        return Refusal(PermissionDenied(lacks, scope=needed), "scope", who)
+        if needed not in identity.scopes:
+            lacks = f"the credential does not allow this: it lacks the scope {needed}; ask for one that has it"
+            return Refusal(PermissionDenied(lacks, scope=needed), "scope", who)
+        over = self._rates.over(identity.tenant) if self._rates is not None and needed is Scope.EVENTS_WRITE else None
+        return identity if over is None else Refusal(over, over.reason, who)
 
     def turn_away(self, refusal: Refusal, door: str, what: str, peer: str) -> None:
         """Count and log a refusal: the door ("grpc", "http"), the method or route, and the sender's address."""

@@ -172,7 +172,7 @@ def test_a_bridge_starts_without_its_provider(certificates: Certificates, tmp_pa
         url = place.url
     overrides = {"jwks_url": url, "ca": certificates.authority, "issuer": ISSUER, "audience": AUDIENCE}
     config = load(None, {"auth.enabled": True, "server.data_dir": tmp_path} | {f"jwt.{n}": v for n, v in overrides.items()})
-    gate = open_entrance(config.server, config.auth, config.jwt, lambda *_: None).gate
+    gate = open_entrance(config, lambda *_: None).gate
     assert gate is not None
     decision = gate.decide(Shown([f"Bearer {provider.sign(scope='admin')}"]), Scope.ADMIN)
     assert isinstance(decision, Refusal)
