@@ -16,6 +16,7 @@ from otel_bridge.telemetry.traces import Traces
 from otel_bridge.wire.admission import Rules
 from otel_bridge.wire.entrance import Entrance
 from otel_bridge.wire.guard import GrpcGuard
+from otel_bridge.wire.health import Condition
 from otel_bridge.wire.http import http_app
 from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.mappings import Mappings
@@ -31,7 +32,7 @@ class Doors:
     Both doors.
 
     entrance   who may come in
-    ready      whether requests are taken
+    ready      whether requests are welcome
     metrics    Prometheus text exposition
     traces     spans of the bridge's own
     """
@@ -45,7 +46,7 @@ class Doors:
         registry: Registry,
         mappings: Mappings,
         recorder: Recorder,
-        ready: Callable[[], bool],
+        ready: Callable[[], Condition],
         metrics: Callable[[], bytes],
         traces: Traces,
     ) -> None:

@@ -20,6 +20,7 @@ from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.v1.mapping_pb2 import MissingMapping
 from otel_bridge.wire.admission import BuildOf
 from otel_bridge.wire.guard import GrpcGuard
+from otel_bridge.wire.health import Condition
 from otel_bridge.wire.http import http_app
 from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.mappings import Mappings
@@ -107,7 +108,7 @@ async def _opened(
         mappings,
         max_request_bytes=limit_bytes,
         read_timeout_s=read_timeout_s,
-        ready=lambda: doors.ready,
+        ready=lambda: Condition(doors.ready, {"spool": "ok"}),
         metrics=lambda: b"a_metric 1\n",
         count=tally.request,
         gate=gate,
