@@ -126,7 +126,7 @@ class Bridge:
         elif left:
             _log.info("%d events stay in the spool for the next start", left)
 
-    def _missing(self) -> list[mapping_pb2.MissingMapping]:
+    def _missing(self, tenant: str) -> list[mapping_pb2.MissingMapping]:
         return [
             mapping_pb2.MissingMapping(
                 ref=str(each.awaited),
@@ -137,6 +137,7 @@ class Bridge:
                 passed_events=each.passed_events,
             )
             for each in self._egress.parking.missing()
+            if each.awaited.tenant == tenant
         ]
 
     def _watch_sizes(self) -> None:

@@ -7,13 +7,12 @@ Invariant: the doors know of the rest of the bridge what they are given here; th
 import asyncio
 from collections.abc import Callable
 
+from otel_bridge.app.privacy import rules_of
 from otel_bridge.app.watch import Recorder
 from otel_bridge.config.bridge import BridgeConfig
-from otel_bridge.config.keys import allow
 from otel_bridge.mapping.registry import Registry
 from otel_bridge.spool.protocol import Spool
 from otel_bridge.telemetry.traces import Traces
-from otel_bridge.wire.admission import Rules
 from otel_bridge.wire.entrance import Entrance
 from otel_bridge.wire.guard import GrpcGuard
 from otel_bridge.wire.health import Condition
@@ -23,8 +22,6 @@ from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.server import GrpcDoor, HttpDoor, Interceptor
 from otel_bridge.wire.servicers import mapping_handler, profiling_handler
 from otel_bridge.wire.traced import GrpcTraces
-
-_TENANT = ""
 
 
 class Doors:
@@ -52,12 +49,7 @@ class Doors:
     ) -> None:
         self._config = config.server
         self._entrance = entrance
-        rules = Rules(
-            allow(config.admission.resource_keys),
-            allow(config.admission.inference_keys),
-            int(config.admission.max_clock_error_s * 1e9),
-        )
-        intake = Intake(spool, rules, lambda name, version: registry.build_of(_TENANT, name, version), recorder, traces=traces)
+        intake = Intake(spool, rules_of(config), registry.build_of, recorder, traces=traces)
         limit = config.server.max_request_bytes
 
         def count_grpc(outcome: str) -> None:

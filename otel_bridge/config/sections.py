@@ -19,6 +19,7 @@ _LARGEST_MESSAGE_BYTES = (1 << 31) - 1  # gRPC counts a message's length in an i
 
 RESOURCE_KEYS = (
     "service.*",
+    "!service.instance.id",
     "app.*",
     "!app.installation.id",
     "os.*",
@@ -30,7 +31,8 @@ RESOURCE_KEYS = (
     "deployment.environment.name",
     "telemetry.*",
 )
-"""Which software, on which kind of hardware. Nothing that tells one device from another: no device.id, host.id or host.name."""
+"""Which software, on which kind of hardware. Nothing that tells one device from another: no device.id, host.id or host.name, and no
+service.instance.id, which an app draws once for an installation or a start."""
 
 INFERENCE_KEYS = (
     "executorch.inference.*",

@@ -44,6 +44,7 @@ from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.mapping_routes import mapping_routes
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.query import upload_request, values
+from otel_bridge.wire.sender import sender
 from otel_bridge.wire.traced import trace_routes
 
 
@@ -78,14 +79,15 @@ def http_app(
     async def upload(exchange: Exchange) -> Reply:
         message = upload_request(exchange.query)
         message.etdump = await read(exchange)
-        answer = await intake.upload_etdump(message.SerializeToString(), exchange.sent)
+        answer = await intake.upload_etdump(message.SerializeToString(), exchange.sent, sender().tenant)
         return json_reply(_counts(answer))
 
     async def export(exchange: Exchange) -> Reply:
         values(exchange.query, {})
         if exchange.header(b"content-type").partition(";")[0].strip().lower() == JSON:
             raise MalformedRequest(f"header Content-Type: is {JSON}; send an ExportEventsRequest as {PROTOBUF}")
-        return protobuf_reply(await intake.export_events(await read(exchange), exchange.sent))
+        body = await read(exchange)
+        return protobuf_reply(await intake.export_events(body, exchange.sent, sender().tenant))
 
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n")

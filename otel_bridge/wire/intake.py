@@ -15,6 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
@@ -34,6 +35,9 @@ ADMIT_OFF_LOOP_BYTES = 65_536
 """A body over this is parsed and admitted in a thread: below it takes some milliseconds, whatever it holds."""
 
 _MAX_SENT_NS = 2**63
+
+TenantsBuildOf = Callable[[str, str, str], str | None]
+"""(tenant, name, version) -> the build that the alias names now."""
 
 M = TypeVar("M", bound=Message | Frame)
 T = TypeVar("T")
@@ -80,12 +84,12 @@ class Receipts:
 
     def __init__(self, max_entries: int = 100_000) -> None:
         self._max_entries = max_entries
-        self._known: OrderedDict[bytes, Attempt] = OrderedDict()
+        self._known: OrderedDict[tuple[str, bytes], Attempt] = OrderedDict()
         self._lock = threading.Lock()
 
     def first(self, body: bytes, receipt: Receipt) -> Attempt:
-        """The first attempt with this body: this one, or an earlier one."""
-        key = hashlib.blake2b(body, digest_size=16).digest()
+        """The first attempt of a tenant with this body: this one, or an earlier one."""
+        key = receipt.tenant, hashlib.blake2b(body, digest_size=16).digest()
         with self._lock:
             known = self._known.setdefault(key, Attempt(receipt))
             self._known.move_to_end(key)
@@ -98,7 +102,7 @@ class Intake:
     """
     Admits requests and appends their events to the spool.
 
-    build_of   binds an alias to the build that it names now
+    build_of   binds an alias of a tenant to the build that it names now
     now_ns     wall clock, nanoseconds since 1970
     traces     spans of the bridge's own
     """
@@ -107,7 +111,7 @@ class Intake:
         self,
         spool: Spool,
         rules: Rules,
-        build_of: BuildOf,
+        build_of: TenantsBuildOf,
         watch: Watch,
         now_ns: Callable[[], int] = time.time_ns,
         *,
@@ -121,26 +125,26 @@ class Intake:
         self._receipts = Receipts()
         self._traces = traces
 
-    async def export_events(self, body: bytes, sent: str | None) -> pb.ExportEventsResponse:
+    async def export_events(self, body: bytes, sent: str | None, tenant: str = "") -> pb.ExportEventsResponse:
         """
-        Take a serialised `ExportEventsRequest`; `sent` is the value of `SENT_KEY`.
+        Take a serialised `ExportEventsRequest` of a tenant; `sent` is the value of `SENT_KEY`.
 
         Raises `Rejected` and `Unavailable`.
         """
-        receipt = Receipt(self._now_ns(), _sent_ns(sent))
+        receipt = Receipt(self._now_ns(), _sent_ns(sent), tenant)
         admitted = await off_loop(body, lambda: self._admit_events(body, receipt))
         await self._keep(admitted)
         return pb.ExportEventsResponse(
             accepted=len(admitted.batch), rejected=_rejections(admitted.rejected), first_rejection=admitted.first_rejection
         )
 
-    async def upload_etdump(self, body: bytes, sent: str | None) -> pb.UploadETDumpResponse:
+    async def upload_etdump(self, body: bytes, sent: str | None, tenant: str = "") -> pb.UploadETDumpResponse:
         """
-        Take a serialised `UploadETDumpRequest`; `sent` is the value of `SENT_KEY`.
+        Take a serialised `UploadETDumpRequest` of a tenant; `sent` is the value of `SENT_KEY`.
 
         Raises `Rejected` and `Unavailable`.
         """
-        receipt = Receipt(self._now_ns(), _sent_ns(sent))
+        receipt = Receipt(self._now_ns(), _sent_ns(sent), tenant)
         admitted = await off_loop(body, lambda: self._admit_etdump(body, receipt))
         await self._keep(admitted)
         return pb.UploadETDumpResponse(
@@ -153,12 +157,12 @@ class Intake:
     def _admit_events(self, body: bytes, receipt: Receipt) -> Admitted:
         frame = parse(Frame, body)
         first = self._receipts.first(body, receipt)
-        return admit_events(frame, body, first.receipt, self._rules, first.bind(self._build_of))
+        return admit_events(frame, body, first.receipt, self._rules, first.bind(partial(self._build_of, receipt.tenant)))
 
     def _admit_etdump(self, body: bytes, receipt: Receipt) -> Admitted:
         request = parse(pb.UploadETDumpRequest, body)
         first = self._receipts.first(body, receipt)
-        return admit_etdump(request, first.receipt, self._rules, first.bind(self._build_of))
+        return admit_etdump(request, first.receipt, self._rules, first.bind(partial(self._build_of, receipt.tenant)))
 
     async def _keep(self, admitted: Admitted) -> None:
         if len(admitted.batch):

@@ -17,7 +17,7 @@ from otel_bridge.errors import PermissionDenied, Unauthenticated
 from otel_bridge.model.identity import Identity, Scope
 
 CI = "spiffe://fleet/ci"
-CERTIFICATES = {CI: frozenset({Scope.MAPPINGS_WRITE})}
+CERTIFICATES = {CI: Identity(CI, frozenset({Scope.MAPPINGS_WRITE}), "acme")}
 
 
 @pytest.fixture
@@ -42,12 +42,12 @@ def test_a_token_names_its_bearer(issuer: Issuer) -> None:
 
 
 def test_a_certificate_may_stand_for_a_token(issuer: Issuer) -> None:
-    """A listed name in a verified certificate allows what is listed; another one, or none, does not."""
+    """A listed name in a verified certificate allows what is listed, for its tenant; another one, or none, does not."""
     gate = gate_of(issuer.file, certificates=CERTIFICATES)
     for names in ([CI], ["host.example", CI]):
         decision = gate.decide(Shown((), names), Scope.MAPPINGS_WRITE)
         assert isinstance(decision, Identity)
-        assert (decision.name, decision.tenant) == (CI, "")
+        assert (decision.name, decision.tenant) == (CI, "acme")
     assert reason_of(gate.decide(Shown((), [CI]), Scope.ADMIN)) == "scope"
     assert reason_of(gate.decide(Shown((), [CI + "/x"]), Scope.MAPPINGS_WRITE)) == "unknown_certificate"
     assert reason_of(gate.decide(Shown((), []), Scope.MAPPINGS_WRITE)) == "unknown_certificate"
