@@ -85,11 +85,11 @@ def test_a_stop_keeps_what_does_not_leave(sink: OtlpSink, tmp_path: Path) -> Non
         assert (ledger.recovered, ledger.accepted, ledger.dropped) == (18, 0, 0)
         sink.answer = Answer()
         service.process.wait_until(lambda: service.ledger().emitted == 12)
-        assert service.counts("spool_parked_events")[()] == 6
+        assert service.counts("parked_events")[()] == 6
         upload(service)
         service.settle()
         assert service.ledger().emitted == 18
-        assert service.counts("parking_unparked_events") == {("mapping",): 6}
+        assert service.counts("parking_outgoing_events") == {("mapping",): 6}
     assert_all_arrived(sink, set(range(6)), once=True)
 
 
@@ -97,12 +97,12 @@ def test_parked_events_get_older_over_restarts(sink: OtlpSink, tmp_path: Path) -
     """Their time goes on, and then they leave without a mapping."""
     with running(tmp_path, sink, PARKING__POLICY="park", PARKING__MAX_AGE_S="2.5", **SOON) as service:
         service.profiling.ExportEvents(an_inference(0))
-        service.process.wait_until(lambda: service.counts("spool_parked_events")[()] == EVENTS)
+        service.process.wait_until(lambda: service.counts("parked_events")[()] == EVENTS)
         assert service.stop() == 0
         assert sink.spans == []
         service.start()
         service.settle()
-        assert service.counts("parking_unparked_events") == {("age",): EVENTS}
+        assert service.counts("parking_outgoing_events") == {("age",): EVENTS}
     assert_all_arrived(sink, {0}, once=True)
 
 
