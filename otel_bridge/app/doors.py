@@ -12,13 +12,15 @@ from otel_bridge.app.watch import Recorder
 from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.mapping.registry import Registry
 from otel_bridge.spool.protocol import Spool
+from otel_bridge.telemetry.traces import Traces
 from otel_bridge.wire.entrance import Entrance
 from otel_bridge.wire.guard import GrpcGuard
 from otel_bridge.wire.http import http_app
 from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.mappings import Mappings
-from otel_bridge.wire.server import GrpcDoor, HttpDoor
+from otel_bridge.wire.server import GrpcDoor, HttpDoor, Interceptor
 from otel_bridge.wire.servicers import mapping_handler, profiling_handler
+from otel_bridge.wire.traced import GrpcTraces
 
 
 class Doors:
@@ -28,6 +30,7 @@ class Doors:
     entrance   who may come in
     ready      whether requests are taken
     metrics    Prometheus text exposition
+    traces     spans of the bridge's own
     """
 
     def __init__(
@@ -41,17 +44,20 @@ class Doors:
         recorder: Recorder,
         ready: Callable[[], bool],
         metrics: Callable[[], bytes],
+        traces: Traces,
     ) -> None:
         self._config = config.server
         self._entrance = entrance
-        intake = Intake(spool, rules_of(config), registry.build_of, recorder)
+        intake = Intake(spool, rules_of(config), registry.build_of, recorder, spend=entrance.spend, traces=traces)
         limit = config.server.max_request_bytes
 
         def count_grpc(outcome: str) -> None:
             recorder.request("grpc", outcome)
 
         handlers = (profiling_handler(intake, count_grpc), mapping_handler(mappings, count_grpc))
-        guards = [GrpcGuard(entrance.gate, count_grpc)] if entrance.gate is not None else []
+        guards: list[Interceptor] = [GrpcGuard(entrance.gate, count_grpc)] if entrance.gate is not None else []
+        if traces.is_on:
+            guards.append(GrpcTraces(traces))
         self.grpc = GrpcDoor(handlers, limit, entrance.tls, guards)
         app = http_app(
             intake,
@@ -62,6 +68,7 @@ class Doors:
             metrics=metrics,
             count=lambda outcome: recorder.request("http", outcome),
             gate=entrance.gate,
+            traces=traces,
         )
         self.http = HttpDoor(app, config.server.drain_s, entrance.tls)
 

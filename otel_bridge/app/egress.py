@@ -21,6 +21,7 @@ from otel_bridge.pipeline.loop import Pipeline
 from otel_bridge.pipeline.parking import Parking
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spool.protocol import Spool
+from otel_bridge.telemetry.traces import SILENT, Traces
 
 _log = logging.getLogger(__name__)
 
@@ -32,15 +33,23 @@ class Egress:
     The way out.
 
     exporter   instead of the one that the settings describe
+    traces     spans of the bridge's own
 
     Raises `ConfigError` where the settings cannot be obeyed.
     """
 
     def __init__(
-        self, config: BridgeConfig, registry: Registry, recorder: Recorder, *, exporter: Exporter | None = None
+        self,
+        config: BridgeConfig,
+        registry: Registry,
+        recorder: Recorder,
+        *,
+        exporter: Exporter | None = None,
+        traces: Traces = SILENT,
     ) -> None:
         self._config = config
         self._registry = registry
+        self._traces = traces
         self._recorder = recorder
         self._converters = Converters(config.clock.converters, watch=recorder.unconverted)
         self._decoders = Decoders(
@@ -75,6 +84,7 @@ class Egress:
             limit_bytes=export.max_request_bytes,
             linger_s=export.linger_ms / 1000,
             by_tenant=bool(export.tenant_header),
+            traces=self._traces,
         )
 
     @property

@@ -19,7 +19,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from otel_bridge.model.identity import Identity, Scope
+from otel_bridge.model.identity import TENANT, Identity, Scope
 
 PREFIX = "otb_"
 SECRET_BITS = 256
@@ -47,7 +47,7 @@ class Token(BaseModel):
     id: Annotated[str, Field(pattern=rf"^[{_ID_LETTERS}]{{{_ID_LENGTH}}}$")]
     name: Annotated[str, Field(pattern=rf"^{NAME.pattern}$")]
     scopes: Annotated[tuple[Scope, ...], Field(min_length=1)]
-    tenant: str = ""
+    tenant: Annotated[str, Field(pattern=rf"^({TENANT.pattern})?$")] = ""
     created: AwareDatetime
     expires: AwareDatetime | None = None
     revoked: AwareDatetime | None = None

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, ValidationInfo, field_validator, model_validator
 
 from otel_bridge.config.setting import Number, Section, setting
-from otel_bridge.config.values import HeaderName, Headers, HeaderValue, LowerCase, Patience, ReadableFile, check_endpoint
+from otel_bridge.config.values import HeaderName, Headers, HeaderValue, LowerCase, ReadableFile, Unbounded, check_endpoint
 
 TRACES_PATH = "/v1/traces"
 """Where OTLP/HTTP takes spans (opentelemetry-proto docs/specification.md, "OTLP/HTTP Request")."""
@@ -107,7 +107,7 @@ class ExportConfig(Section):
     retry_max_s: Number = setting(
         30.0, "Upper bound of the wait before any retry.", unit="seconds", rule="at least retry_initial_s", above=0
     )
-    retry_max_elapsed_s: Patience = setting(
+    retry_max_elapsed_s: Unbounded = setting(
         math.inf,
         "Retries of one request end after this, and its events are dropped; inf: an outage is waited out, however long; "
         "0: no retries.",

@@ -13,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from otel_bridge.model.identity import TENANT
+
 IN_MEMORY = ":memory:"
 """As SQLite spells it: nothing is kept on disk."""
 
@@ -116,6 +118,12 @@ def _readable(path: Path | None) -> Path | None:
     return path
 
 
+def _tenant(name: str) -> str:
+    if name and not TENANT.fullmatch(name):
+        raise ValueError("must be 1 to 64 letters, digits and . _ -, beginning with a letter or digit")
+    return name
+
+
 def check_endpoint(text: str, *, scheme_needed: bool) -> None:
     """Raise ValueError unless `text` is an http:// or https:// URL, or (where no scheme is needed) `host:port`."""
     form = "must be a URL such as http://HOST:PORT" + ("" if scheme_needed else ", or HOST:PORT")
@@ -133,11 +141,6 @@ def check_endpoint(text: str, *, scheme_needed: bool) -> None:
         raise ValueError(form)
     if "@" in url.netloc:
         raise ValueError("must not hold a user name or password: they belong in a header")
-
-
-def _grpc_endpoint(text: str) -> str:
-    check_endpoint(text, scheme_needed=False)
-    return text
 
 
 def _shown(value: object) -> str:
@@ -168,13 +171,15 @@ HeaderName = Annotated[str, AfterValidator(lambda name: next(iter(_headers({name
 """A header name in lower case; "" for none."""
 HeaderValue = Annotated[str, AfterValidator(lambda value: _headers({"x": value})["x"])]
 """A header value; "" for none."""
+TenantName = Annotated[str, AfterValidator(_tenant)]
+"""The name of a tenant; "" for the default one."""
 ReadableFile = Annotated[Path | None, BeforeValidator(lambda value: None if value == "" else value), AfterValidator(_readable)]
 """A file that exists; None, written as "", for none."""
 DataDirectory = Annotated[Path | None, BeforeValidator(lambda value: None if value == IN_MEMORY else value)]
 """A directory; None, written as ":memory:", for none."""
-GrpcEndpoint = Annotated[str, AfterValidator(_grpc_endpoint)]
-"""An OTLP/gRPC endpoint."""
-Patience = Annotated[float, Field(allow_inf_nan=True)]
-"""A number, or inf for no end."""
+Unbounded = Annotated[float, Field(allow_inf_nan=True)]
+"""A number, or inf for no bound."""
+Several = BeforeValidator(_several)
+"""Of a list: from the environment it comes as JSON or with commas."""
 LowerCase = BeforeValidator(_lower)
 """Words that may be written in any case."""

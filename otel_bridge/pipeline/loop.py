@@ -17,11 +17,13 @@ from otel_bridge.clock.convert import settle
 from otel_bridge.errors import BridgeError
 from otel_bridge.export.protocol import Exporter
 from otel_bridge.model.events import EventBatch, concatenate, divide
+from otel_bridge.model.stream import trail
 from otel_bridge.pipeline.stages import Stages, count_by_status
 from otel_bridge.spans.assemble import Payload, assemble
 from otel_bridge.spans.cuts import count_cuts
 from otel_bridge.spans.fit import Taken, fit
 from otel_bridge.spool.protocol import Record, Spool
+from otel_bridge.telemetry.traces import SILENT, Traces
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +55,7 @@ class Pipeline:
     limit_bytes   size of a request to the back end
     linger_s      how long a pass waits for more events
     by_tenant     whether a request holds the spans of one tenant only
+    traces        spans of the bridge's own
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Pipeline:
         limit_bytes: int,
         linger_s: float = 0.0,
         by_tenant: bool = False,
+        traces: Traces = SILENT,
     ) -> None:
         self._spool = spool
         self._sift = sift
@@ -75,6 +79,7 @@ class Pipeline:
         self._limit_bytes = limit_bytes
         self._linger_s = linger_s
         self._by_tenant = by_tenant
+        self._traces = traces
 
     async def run(self, workers: int = 2) -> None:
         """Work until the spool is closed and empty; `workers` hauls of records are on their way at a time."""
@@ -89,7 +94,9 @@ class Pipeline:
             try:
                 records = await self._sift(read)
                 account.left = _events(records)
-                await self._process(records, account)
+                trails = (trail(stream) for record in records for stream in record.batch.streams)
+                with self._traces.haul("haul", trails, {"otel_bridge.events": account.left}):
+                    await self._process(records, account)
             except asyncio.CancelledError:
                 if self._spool.is_durable:
                     raise
@@ -121,7 +128,8 @@ class Pipeline:
 
     async def _resolve(self, batches: list[EventBatch], account: "_Account", taken: Taken) -> list[Payload]:
         try:
-            return await asyncio.to_thread(self._payloads, batches, taken)
+            with self._traces.step("resolve", {"otel_bridge.events": sum(map(len, batches))}):
+                return await asyncio.to_thread(self._payloads, batches, taken)
         except Exception:  # noqa: BLE001 - a fault in one batch must not cost its neighbours, or the service
             _log.exception("a pass over %d batches failed; they are processed one by one", len(batches))
         payloads = []
@@ -147,7 +155,9 @@ class Pipeline:
 
     async def _deliver(self, payload: Payload, tenant: str, account: "_Account") -> None:
         try:
-            sent = await self._exporter.send(payload.data, tenant)
+            told = {"otel_bridge.events": payload.events, "otel_bridge.spans": payload.spans}
+            with self._traces.step("export", told):
+                sent = await self._exporter.send(payload.data, tenant)
         except BridgeError as error:
             _log.warning("%d events were dropped: %s", payload.events, error)
             account.dropped(payload.events, error.reason, payload.spans)

@@ -20,8 +20,10 @@ from typing import Protocol, TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
 
-from otel_bridge.errors import MalformedRequest
+from otel_bridge.errors import BridgeError, MalformedRequest
+from otel_bridge.model.stream import trail
 from otel_bridge.spool.protocol import Spool
+from otel_bridge.telemetry.traces import SILENT, Traces
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.admission import Admitted, BuildOf, Receipt, Rules, admit_etdump, admit_events
 from otel_bridge.wire.frame import Frame
@@ -41,6 +43,14 @@ M = TypeVar("M", bound=Message | Frame)
 T = TypeVar("T")
 
 
+Spend = Callable[[str, int, int], None]
+"""(tenant, events, bytes): what it has sent."""
+
+
+def for_nothing(tenant: str, events: int, size_bytes: int) -> None:
+    """Where nobody asks what a tenant has sent."""
+
+
 class Watch(Protocol):
     """Told what came in."""
 
@@ -48,7 +58,7 @@ class Watch(Protocol):
         """Events were put into the spool."""
 
     def refused(self, events: int, reason: str) -> None:
-        """Events of an accepted request were not taken."""
+        """Events were not taken: some of an accepted request, or all of one that is to come again."""
 
     def sender_dropped(self, events: int, reason: str) -> None:
         """The sender had dropped events before it sent."""
@@ -101,11 +111,21 @@ class Intake:
     Admits requests and appends their events to the spool.
 
     build_of   binds an alias of a tenant to the build that it names now
+    spend      told what a tenant has sent: events that were kept, bytes whatever became of them
     now_ns     wall clock, nanoseconds since 1970
+    traces     spans of the bridge's own
     """
 
     def __init__(
-        self, spool: Spool, rules: Rules, build_of: TenantsBuildOf, watch: Watch, now_ns: Callable[[], int] = time.time_ns
+        self,
+        spool: Spool,
+        rules: Rules,
+        build_of: TenantsBuildOf,
+        watch: Watch,
+        now_ns: Callable[[], int] = time.time_ns,
+        *,
+        spend: Spend = for_nothing,
+        traces: Traces = SILENT,
     ) -> None:
         self._spool = spool
         self._rules = rules
@@ -113,6 +133,8 @@ class Intake:
         self._watch = watch
         self._now_ns = now_ns
         self._receipts = Receipts()
+        self._spend = spend
+        self._traces = traces
 
     async def export_events(self, body: bytes, sent: str | None, tenant: str = "") -> pb.ExportEventsResponse:
         """
@@ -120,6 +142,7 @@ class Intake:
 
         Raises `Rejected` and `Unavailable`.
         """
+        self._spend(tenant, 0, len(body))
         receipt = Receipt(self._now_ns(), _sent_ns(sent), tenant)
         admitted = await off_loop(body, lambda: self._admit_events(body, receipt))
         await self._keep(admitted)
@@ -133,6 +156,7 @@ class Intake:
 
         Raises `Rejected` and `Unavailable`.
         """
+        self._spend(tenant, 0, len(body))
         receipt = Receipt(self._now_ns(), _sent_ns(sent), tenant)
         admitted = await off_loop(body, lambda: self._admit_etdump(body, receipt))
         await self._keep(admitted)
@@ -155,8 +179,15 @@ class Intake:
 
     async def _keep(self, admitted: Admitted) -> None:
         if len(admitted.batch):
-            await self._spool.append(admitted.batch)
+            self._traces.remember(map(trail, admitted.batch.streams))
+            try:
+                with self._traces.step("spool.append", {"otel_bridge.events": len(admitted.batch)}):
+                    await self._spool.append(admitted.batch)
+            except BridgeError as error:
+                self._watch.refused(len(admitted.batch), error.reason)
+                raise
         self._watch.accepted(len(admitted.batch))
+        self._spend(admitted.batch.streams[0].tenant, len(admitted.batch), 0)
         for reason, events in admitted.rejected.items():
             self._watch.refused(events, reason)
         for reason, events in admitted.sender_dropped.items():  # not before: a refused request comes again

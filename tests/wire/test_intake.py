@@ -170,7 +170,7 @@ def test_what_is_no_time_is_no_word(sent: str | None, correction_ns: int, run: C
 
 
 def test_only_what_is_kept_is_acknowledged(run: Callable[..., Any]) -> None:
-    """A request that finds no room, or a closed spool, is not counted in any way: it will come again."""
+    """Of a request that finds no room, or a closed spool, only the refusal is counted, each time: it will come again."""
 
     async def main() -> None:
         spool, watch = spool_of(1), Watch()
@@ -187,7 +187,7 @@ def test_only_what_is_kept_is_acknowledged(run: Callable[..., Any]) -> None:
             await intake.export_events(request.SerializeToString(), None)
         with pytest.raises(MalformedRequest):
             await intake.export_events(b"\xff", None)
-        assert watch.told == counted
+        assert watch.told == [*counted, ("refused spool_full", 2), ("refused draining", 2)]
         assert spool.events == 2
 
     run(main())
