@@ -40,7 +40,7 @@ from otel_bridge.v1.profiling_pb2_grpc import ProfilingServiceStub
 PROGRAM = Path(sys.executable).with_name("otel-bridge")
 ANY_PORT = f"{LOOPBACK}:0"
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what one test listens on, to show that it may not be reached without a token
-_LISTENS = re.compile(r"listens for gRPC on (\S+) and for HTTP on (\S+)")
+_LISTENS = re.compile(r"listens for gRPC on (\S+) and for HTTP on ([^\s\"]+)")
 
 
 def otel_bridge(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
