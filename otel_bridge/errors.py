@@ -17,7 +17,8 @@ What can go wrong, drawn.
   + Unavailable           a retry helps, after `retry_after_s`
     - SpoolFull           no room for more events now
     - Draining            the bridge is stopping
-    - BodyStalled         the body of a request over HTTP stopped coming
+    - Overloaded          as many requests as the bridge bears are in it
+    - BodyStalled         the body of a request stopped coming, or took too long
     - BackEndUnavailable  the back end cannot be reached, or asks for patience
     - BridgeUnavailable   a client cannot reach its bridge, or is asked for patience
 
@@ -152,8 +153,14 @@ class Draining(Unavailable):
     reason = "draining"
 
 
+class Overloaded(Unavailable):
+    """As many requests as the bridge bears are in it, or it has no memory for more."""
+
+    reason = "overloaded"
+
+
 class BodyStalled(Unavailable):
-    """The body of a request over HTTP stopped coming."""
+    """The body of a request stopped coming, or took too long."""
 
     reason = "body_stalled"
 

@@ -6,6 +6,7 @@ from pydantic import model_validator
 
 from otel_bridge.config.auth import AuthConfig, faults_of_doors
 from otel_bridge.config.egress import ExportConfig
+from otel_bridge.config.ingress import IngressConfig
 from otel_bridge.config.sections import (
     AdmissionConfig,
     ClockConfig,
@@ -25,6 +26,7 @@ class BridgeConfig(Section):
 
     server: ServerConfig = ServerConfig()
     auth: AuthConfig = AuthConfig()
+    ingress: IngressConfig = IngressConfig()
     admission: AdmissionConfig = AdmissionConfig()
     clock: ClockConfig = ClockConfig()
     spool: SpoolConfig = SpoolConfig()
