@@ -181,9 +181,11 @@ class Protocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """An answer that needed no body, or not all of it, leaves a rest."""
+        """An answer that needed no body, or not all of it, leaves a rest; and the next request may have begun."""
         super().on_response_complete()
-        if not self._is_whole:
+        if self._in_head:
+            self._be_patient(self._limits.handshake_s)
+        elif not self._is_whole and self.cycle.response_complete:
             self._be_patient(self._limits.body_s)
 
     def _be_patient(self, seconds: float | None) -> None:
