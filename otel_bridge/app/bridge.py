@@ -50,7 +50,7 @@ class Bridge:
         entrance = open_entrance(config.server, config.auth, recorder.denied)
         self.registry = open_registry(config.server.data_dir)
         self._claim = Claim(config.server.data_dir) if config.server.data_dir is not None else None
-        self._egress = Egress(config, self.registry, recorder, exporter=exporter)
+        self._egress = Egress(config, self.registry, recorder, exporter=exporter, traces=self._provider.traces)
         self._spool = open_spool(config, recorder)
         self._egress.attach(self._spool)
         self._doors = Doors(
@@ -62,6 +62,7 @@ class Bridge:
             recorder=recorder,
             ready=lambda: self._ready and not self._egress.broken.is_set(),
             metrics=self._provider.exposition,
+            traces=self._provider.traces,
         )
         self._watch_sizes()
         self._ready = False
@@ -115,7 +116,7 @@ class Bridge:
             if events and not lost:
                 _log.info("%d events stay in the spool for the next start (%s)", events, name)
 
-    def _missing(self) -> list[mapping_pb2.MissingMapping]:
+    def _missing(self, tenant: str) -> list[mapping_pb2.MissingMapping]:
         return [
             mapping_pb2.MissingMapping(
                 ref=str(each.awaited),
@@ -126,6 +127,7 @@ class Bridge:
                 passed_events=each.passed_events,
             )
             for each in self._egress.parking.missing()
+            if each.awaited.tenant == tenant
         ]
 
     def _watch_sizes(self) -> None:
@@ -138,12 +140,20 @@ class Bridge:
     def _watch_outlet(self, outlet: Outlet) -> None:
         watch, destination = partial(self._provider.telemetry.watch, destination=outlet.destination), outlet.destination
         watch("otel_bridge.dead_letters.size_bytes", lambda: self._egress.size_of_letters(destination))
-        watch("otel_bridge.spool.events", lambda: outlet.events)
-        watch("otel_bridge.spool.parked_events", lambda: outlet.parked_events)
-        watch("otel_bridge.spool.parked_bytes", lambda: outlet.parked_bytes)
+        watch("otel_bridge.spool.size", lambda: outlet.events)
+        watch("otel_bridge.parked_events", lambda: outlet.parked_events)
+        watch("otel_bridge.parked_bytes", lambda: outlet.parked_bytes)
         watch("otel_bridge.unaccounted_events", lambda: outlet.unaccounted_events)
 
 
 def _own_export(config: BridgeConfig) -> OwnExport | None:
     own = config.telemetry
-    return OwnExport(own.own_endpoint) if own.own_metrics else None
+    if not own.own_metrics and not own.own_traces_ratio:
+        return None
+    return OwnExport(
+        own.own_endpoint,
+        over_http=own.own_protocol == "http/protobuf",
+        headers=own.own_headers,
+        metrics=own.own_metrics,
+        traces_ratio=own.own_traces_ratio,
+    )

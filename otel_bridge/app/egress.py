@@ -10,6 +10,7 @@ import asyncio
 import logging
 from functools import partial
 
+from otel_bridge.app.privacy import withheld_by
 from otel_bridge.app.storage import open_dead_letters
 from otel_bridge.app.watch import DestinationRecorder, Recorder
 from otel_bridge.clock.converters import Converters
@@ -24,6 +25,7 @@ from otel_bridge.pipeline.loop import Pipeline
 from otel_bridge.pipeline.parking import Parking
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spool.protocol import Outlet, Spool
+from otel_bridge.telemetry.traces import SILENT, Traces
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +44,7 @@ class _Way:
         keep = self.letters.keep if self.letters is not None else None
         self.exporter = exporter or build_exporter(self._config, section=section_of(destination), watch=recorder, keep=keep)
 
-    def pipeline(self, outlet: Outlet, stages: Stages, parking: Parking) -> Pipeline:
+    def pipeline(self, outlet: Outlet, stages: Stages, parking: Parking, traces: Traces) -> Pipeline:
         """What brings events here."""
         return Pipeline(
             outlet,
@@ -52,6 +54,8 @@ class _Way:
             sift=partial(parking.sift, outlet),
             limit_bytes=self._config.max_request_bytes,
             linger_s=self._config.linger_ms / 1000,
+            by_tenant=bool(self._config.tenant_header),
+            traces=traces,
         )
 
 
@@ -60,15 +64,23 @@ class Egress:
     The way out.
 
     exporter   of the default destination, instead of the one that the settings describe
+    traces     spans of the bridge's own
 
     Raises `ConfigError` where the settings cannot be obeyed.
     """
 
     def __init__(
-        self, config: BridgeConfig, registry: Registry, recorder: Recorder, *, exporter: Exporter | None = None
+        self,
+        config: BridgeConfig,
+        registry: Registry,
+        recorder: Recorder,
+        *,
+        exporter: Exporter | None = None,
+        traces: Traces = SILENT,
     ) -> None:
         self._config = config
         self._registry = registry
+        self._traces = traces
         self._recorder = recorder
         self._converters = Converters(config.clock.converters, watch=recorder.unconverted)
         self._decoders = Decoders(
@@ -90,9 +102,13 @@ class Egress:
     def attach(self, spool: Spool) -> None:
         """Take from this spool once started. It is opened last: opening it counts what it holds as this process's."""
         mappings = CompiledMappings(self._registry, _COMPILED_BYTES)
-        stages = Stages(mappings, self._decoders, self._config.mapping.template_cache_bytes, self._converters)
+        stages = Stages(
+            mappings, self._decoders, self._config.mapping.template_cache_bytes, self._converters, withheld_by(self._config)
+        )
         self.parking = Parking(spool, self._registry, mappings, self._recorder, policy=self._config.parking.policy)
-        self._pipelines = [way.pipeline(spool.outlets[name], stages, self.parking) for name, way in self._ways.items()]
+        self._pipelines = [
+            way.pipeline(spool.outlets[name], stages, self.parking, self._traces) for name, way in self._ways.items()
+        ]
 
     @property
     def is_running(self) -> bool:

@@ -28,7 +28,7 @@ class Recorder:
         self._telemetry.add("otel_bridge.receiver.accepted_events", events)
 
     def refused(self, events: int, reason: str) -> None:
-        """Events of an accepted request were not taken."""
+        """Events were not taken: some of an accepted request, or all of one that is to come again."""
         self._telemetry.add("otel_bridge.receiver.refused_events", events, reason=reason)
 
     def sender_dropped(self, events: int, reason: str) -> None:
@@ -41,7 +41,7 @@ class Recorder:
 
     def dropped(self, destination: str, events: int, reason: str) -> None:
         """The spool gave events up."""
-        self._telemetry.add("otel_bridge.pipeline.dropped_events", events, destination=destination, reason=reason)
+        self._telemetry.add("otel_bridge.dropped_events", events, destination=destination, reason=reason)
 
     def request(self, transport: str, outcome: str) -> None:
         """A request ended: "ok", or the reason of its error."""
@@ -53,11 +53,11 @@ class Recorder:
 
     def parked(self, destination: str, events: int) -> None:
         """Events began to wait for their mapping."""
-        self._telemetry.add("otel_bridge.parking.parked_events", events, destination=destination)
+        self._telemetry.add("otel_bridge.parking.incoming_events", events, destination=destination)
 
     def unparked(self, destination: str, events: int, reason: str) -> None:
         """Events go on: their mapping is there, their time is up, or there was no room to wait."""
-        self._telemetry.add("otel_bridge.parking.unparked_events", events, destination=destination, reason=reason)
+        self._telemetry.add("otel_bridge.parking.outgoing_events", events, destination=destination, reason=reason)
 
     def undecoded(self, decoder: str, reason: str) -> None:
         """A byte string of metadata was not, or not wholly, decoded."""
@@ -83,12 +83,12 @@ class DestinationRecorder:
 
     def emitted(self, events: int, spans: int) -> None:
         """The back end took the spans of these events."""
-        self._add("otel_bridge.pipeline.emitted_events", events)
+        self._add("otel_bridge.emitted_events", events)
         self._add("otel_bridge.exporter.sent_spans", spans)
 
     def dropped(self, events: int, reason: str, spans: int = 0) -> None:
         """Events were given up, and so many spans with them."""
-        self._add("otel_bridge.pipeline.dropped_events", events, reason=reason)
+        self._add("otel_bridge.dropped_events", events, reason=reason)
         if spans:
             self._add("otel_bridge.exporter.send_failed_spans", spans, reason=reason)
 

@@ -54,7 +54,7 @@ class Gate:
     """
     The gate.
 
-    certificates        name in a client's certificate -> what it allows
+    certificates        name in a client's certificate -> whom it stands for
     needs_certificate   none comes in without a certificate, whatever else it shows
     """
 
@@ -63,7 +63,7 @@ class Gate:
         keyring: Keyring,
         refusals: Refusals,
         *,
-        certificates: Mapping[str, frozenset[Scope]],
+        certificates: Mapping[str, Identity],
         needs_certificate: bool,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -101,7 +101,7 @@ class Gate:
             return self._by_token(shown.authorizations)
         for name in shown.names or ():
             if name in self._certificates:
-                return Identity(name, self._certificates[name]), name
+                return self._certificates[name], name
         if shown.names is not None and self._certificates:
             return _invalid("unknown_certificate")
         said = "the request has no credential; send a token: `authorization: Bearer TOKEN`"

@@ -7,6 +7,7 @@ from pydantic import model_validator
 
 from otel_bridge.config.auth import AuthConfig, faults_of_doors
 from otel_bridge.config.egress import DestinationName, ExportConfig
+from otel_bridge.config.privacy import PrivacyConfig
 from otel_bridge.config.sections import (
     AdmissionConfig,
     ClockConfig,
@@ -15,9 +16,9 @@ from otel_bridge.config.sections import (
     ParkingConfig,
     ServerConfig,
     SpoolConfig,
-    TelemetryConfig,
 )
 from otel_bridge.config.setting import Section
+from otel_bridge.config.telemetry import TelemetryConfig
 from otel_bridge.config.values import split_address
 from otel_bridge.model.destination import DEFAULT
 
@@ -28,6 +29,7 @@ class BridgeConfig(Section):
     server: ServerConfig = ServerConfig()
     auth: AuthConfig = AuthConfig()
     admission: AdmissionConfig = AdmissionConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
     clock: ClockConfig = ClockConfig()
     spool: SpoolConfig = SpoolConfig()
     parking: ParkingConfig = ParkingConfig()
@@ -47,6 +49,8 @@ class BridgeConfig(Section):
                 f"spool.max_bytes ({self.spool.max_bytes}) must be at least server.max_request_bytes "
                 f"({self.server.max_request_bytes}): a larger request would never find room"
             )
+        if self.privacy.salt_file and not self.privacy.hash_keys:
+            faults.append("privacy.salt_file is set, but privacy.hash_keys is not: nothing is hashed")
         if faults:
             raise ValueError("\n".join(faults))
         return self

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo, field_validator, model_validator
 
 from otel_bridge.config.setting import Number, Section, setting
-from otel_bridge.config.values import Headers, LowerCase, Patience, ReadableFile, check_endpoint
+from otel_bridge.config.values import HeaderName, Headers, HeaderValue, LowerCase, Patience, ReadableFile, check_endpoint
 from otel_bridge.model.destination import DEFAULT
 
 TRACES_PATH = "/v1/traces"
@@ -71,6 +71,17 @@ class ExportConfig(Section):
     )
     headers: Headers = setting(
         {}, "Headers of every request, for instance an API key.", rule="names and printable ASCII values", secret=True
+    )
+    tenant_header: HeaderName = setting(
+        "",
+        "Header by which the back end learns the tenant, for instance X-Scope-OrgID: each request then holds the spans of one "
+        "tenant.",
+        rule="a name, not one of headers",
+    )
+    default_tenant: HeaderValue = setting(
+        "anonymous",
+        "What tenant_header says for the default tenant, which has no name; empty: it is left out.",
+        rule="printable ASCII",
     )
     token_file: ReadableFile = setting(
         None,
@@ -162,6 +173,10 @@ class ExportConfig(Section):
             )
         if self.token_file and "authorization" in self.headers:
             faults.append("export.token_file and the header authorization of export.headers are one thing: give one of them")
+        if self.tenant_header and self.tenant_header in self.headers:
+            faults.append(
+                f"export.tenant_header and the header {self.tenant_header} of export.headers are one: give one of them"
+            )
         if self.compression == "zstd" and self.protocol == "grpc":
             faults.append("export.compression is zstd, which gRPC does not have: use gzip, or export.protocol http/protobuf")
         if self.retry_max_s < self.retry_initial_s:

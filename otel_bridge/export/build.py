@@ -12,6 +12,7 @@ from otel_bridge.export.otlp_grpc import OtlpGrpc
 from otel_bridge.export.otlp_http import OtlpHttp
 from otel_bridge.export.protocol import Exporter
 from otel_bridge.export.retry import Retry, RetryPolicy
+from otel_bridge.export.tenant_header import TenantHeader
 from otel_bridge.export.tls import TlsFiles, watch_context, watch_credentials
 from otel_bridge.export.token import open_token
 
@@ -74,6 +75,7 @@ def _transport(config: ExportConfig, section: str) -> Exporter:
         _log.warning(
             "%s.token_file is sent to %s in plain text: whoever listens on the way can read it", section, config.endpoint
         )
+    of_tenant = TenantHeader(config.tenant_header, config.default_tenant) if config.tenant_header else None
     timeout_s, max_age_s = config.timeout_ms / 1000, config.connection_max_age_s
     if config.protocol == "http/protobuf":
         return OtlpHttp(
@@ -81,6 +83,7 @@ def _transport(config: ExportConfig, section: str) -> Exporter:
             tls=watch_context(files) if config.secure else None,
             headers=config.headers,
             token=token,
+            of_tenant=of_tenant,
             compression=config.compression,
             timeout_s=timeout_s,
             max_age_s=max_age_s,
@@ -90,6 +93,7 @@ def _transport(config: ExportConfig, section: str) -> Exporter:
         tls=watch_credentials(files) if config.secure else None,
         headers=config.headers,
         token=token,
+        of_tenant=of_tenant,
         gzip=config.compression == "gzip",
         timeout_s=timeout_s,
         max_age_s=max_age_s,

@@ -14,6 +14,7 @@ from otel_bridge.auth.keyring import Keyring
 from otel_bridge.auth.refusals import Refusals, Watch
 from otel_bridge.config.auth import AuthConfig
 from otel_bridge.config.sections import ServerConfig
+from otel_bridge.model.identity import Identity
 from otel_bridge.wire.tls import DoorTls, TlsFiles
 
 _log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ def open_entrance(server: ServerConfig, auth: AuthConfig, watch: Watch) -> Entra
     gate = Gate(
         keyring,
         Refusals(watch),
-        certificates={name: frozenset(scopes) for name, scopes in auth.certificates.items()},
+        certificates={name: Identity(name, frozenset(each.scopes), each.tenant) for name, each in auth.certificates.items()},
         needs_certificate=server.tls_client_ca is not None,
     )
     return Entrance(tls, gate, keyring.refresh)

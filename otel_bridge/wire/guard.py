@@ -18,6 +18,7 @@ from otel_bridge.errors import Unauthenticated
 from otel_bridge.model.identity import Scope
 from otel_bridge.wire.access import needed
 from otel_bridge.wire.exchange import Endpoint, Exchange, Reply, Requests, json_fault, send_reply
+from otel_bridge.wire.sender import note_sender
 from otel_bridge.wire.servicers import Context, abort
 
 AUTHORIZATION = "authorization"
@@ -51,7 +52,10 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
             return self._checked_inside(handler, what, scope)
         # TLS itself demands a certificate at this door, where one is needed: whoever comes so far has one.
         decision = self._gate.decide(Shown(shown, ()), scope)
-        return self._refusing(decision, what) if isinstance(decision, Refusal) else handler
+        if isinstance(decision, Refusal):
+            return self._refusing(decision, what)
+        note_sender(decision)
+        return handler
 
     def _refusing(self, refusal: Refusal, what: str) -> _Handler:
         async def refuse(_messages: AsyncIterator[bytes], context: Context) -> None:
@@ -67,6 +71,8 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
             decision = self._gate.decide(Shown((), _names_in(context)), scope)
             if isinstance(decision, Refusal):
                 await self._turn_away(decision, what, context)
+            else:
+                note_sender(decision)
 
         async def answer_one(message: Any, context: Context) -> Any:
             await check(context)
@@ -116,6 +122,7 @@ class HttpGuard:
                 self._count(decision.error.reason)
                 await send_reply(send, _challenged(self._fault(decision.error), decision))
                 return
+            note_sender(decision)
         await self._app(scope, receive, send)
 
 

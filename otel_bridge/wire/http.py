@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from otel_bridge.auth.gate import Gate
 from otel_bridge.errors import MalformedRequest
+from otel_bridge.telemetry.traces import SILENT, Traces
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.body import read_body
 from otel_bridge.wire.exchange import (
@@ -42,6 +43,8 @@ from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.mapping_routes import mapping_routes
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.query import upload_request, values
+from otel_bridge.wire.sender import sender
+from otel_bridge.wire.traced import trace_routes
 
 
 def http_app(
@@ -54,6 +57,7 @@ def http_app(
     metrics: Callable[[], bytes],
     count: Requests,
     gate: Gate | None = None,
+    traces: Traces = SILENT,
 ) -> Starlette:
     """
     The routes.
@@ -64,6 +68,7 @@ def http_app(
     metrics             Prometheus text exposition
     count               told the outcome of each request but for health and metrics: "ok", or the reason of its error
     gate                decides who may come in; None: all may
+    traces              spans of the bridge's own
     """
 
     async def read(exchange: Exchange, check_start: Callable[[bytes], None] = lambda _start: None) -> bytes:
@@ -73,14 +78,15 @@ def http_app(
     async def upload(exchange: Exchange) -> Reply:
         message = upload_request(exchange.query)
         message.etdump = await read(exchange)
-        answer = await intake.upload_etdump(message.SerializeToString(), exchange.sent)
+        answer = await intake.upload_etdump(message.SerializeToString(), exchange.sent, sender().tenant)
         return json_reply(_counts(answer))
 
     async def export(exchange: Exchange) -> Reply:
         values(exchange.query, {})
         if exchange.header(b"content-type").partition(";")[0].strip().lower() == JSON:
             raise MalformedRequest(f"header Content-Type: is {JSON}; send an ExportEventsRequest as {PROTOBUF}")
-        return protobuf_reply(await intake.export_events(await read(exchange), exchange.sent))
+        body = await read(exchange)
+        return protobuf_reply(await intake.export_events(body, exchange.sent, sender().tenant))
 
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -99,6 +105,7 @@ def http_app(
         Route("/readyz", readyz),
         Route("/metrics", show_metrics),
     ]
+    trace_routes(routes, traces)
     if gate is not None:
         guard_routes(routes, gate, count)
     return Starlette(routes=routes)

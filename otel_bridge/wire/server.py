@@ -10,6 +10,7 @@ import contextlib
 import math
 import socket
 from collections.abc import Generator, Sequence
+from typing import Any, TypeAlias
 
 import grpc
 import uvicorn
@@ -20,9 +21,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from otel_bridge.config.values import split_address
 from otel_bridge.errors import ConfigError
-from otel_bridge.wire.guard import CLIENT_NAMES, GrpcGuard
+from otel_bridge.wire.guard import CLIENT_NAMES
 from otel_bridge.wire.servicers import MAPPING, PROFILING, Handler
 from otel_bridge.wire.tls import DoorTls
+
+Interceptor: TypeAlias = "grpc.aio.ServerInterceptor[Any, Any]"  # generic for type checkers only
 
 _SERVICES = (PROFILING, MAPPING)
 _REFLECTED = (*_SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
@@ -34,7 +37,7 @@ class GrpcDoor:
 
     max_request_bytes   holds after decompression (gRPC core checks it)
     tls                 None: plain text
-    guards              interceptors that every call passes
+    guards              interceptors that every call passes, the outermost first
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class GrpcDoor:
         handlers: Sequence[Handler],
         max_request_bytes: int,
         tls: DoorTls | None = None,
-        guards: Sequence[GrpcGuard] = (),
+        guards: Sequence[Interceptor] = (),
     ) -> None:
         self._handlers = tuple(handlers)
         self._tls = tls

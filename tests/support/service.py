@@ -174,9 +174,9 @@ class Service:
 
     def ledger(self, destination: str = DEFAULT) -> Ledger:
         """The account of all acknowledged events of a destination, from /metrics."""
-        names = ("receiver_accepted_events", "pipeline_emitted_events", "pipeline_dropped_events", "spool_recovered_events")
+        names = ("receiver_accepted_events", "emitted_events", "dropped_events", "spool_recovered_events")
         accepted, emitted, dropped, recovered = (sum(self.counts(name, destination).values()) for name in names)
-        waiting = sum(sum(self.counts(name, destination).values()) for name in ("spool_events", "spool_parked_events"))
+        waiting = sum(sum(self.counts(name, destination).values()) for name in ("spool_size", "parked_events"))
         return Ledger(accepted, emitted, dropped, waiting, recovered)
 
     def settle(self, destination: str = DEFAULT) -> None:

@@ -10,7 +10,7 @@ from otel_bridge.auth.gate import Gate
 from otel_bridge.auth.keyring import Keyring
 from otel_bridge.auth.refusals import Refusals
 from otel_bridge.auth.token import Token, draw
-from otel_bridge.model.identity import Scope
+from otel_bridge.model.identity import Identity, Scope
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 ALL = frozenset(Scope)
@@ -23,9 +23,9 @@ class Issuer:
         self.file = file
         self.now = now
 
-    def issue(self, *scopes: Scope, name: str = "somebody", lifetime: timedelta | None = None) -> str:
+    def issue(self, *scopes: Scope, name: str = "somebody", lifetime: timedelta | None = None, tenant: str = "") -> str:
         """A token that is kept."""
-        kept, whole = draw(name, scopes, self.now, lifetime)
+        kept, whole = draw(name, scopes, self.now, lifetime, tenant=tenant)
         change_tokens(self.file, lambda tokens: [*tokens, kept], self.now)
         return whole
 
@@ -43,7 +43,7 @@ def gate_of(
     counted: "Counter[tuple[str, str]] | None" = None,
     *,
     now: Callable[[], datetime] = lambda: NOON,
-    certificates: Mapping[str, frozenset[Scope]] | None = None,
+    certificates: Mapping[str, Identity] | None = None,
     needs_certificate: bool = False,
 ) -> Gate:
     """A gate that knows the tokens in a file, and counts refusals by door and reason."""

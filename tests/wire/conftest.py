@@ -19,10 +19,9 @@ from otel_bridge.model.events import EventBatch
 from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.spool.protocol import Outlet
 from otel_bridge.v1.mapping_pb2 import MissingMapping
-from otel_bridge.wire.admission import BuildOf
 from otel_bridge.wire.guard import GrpcGuard
 from otel_bridge.wire.http import http_app
-from otel_bridge.wire.intake import Intake
+from otel_bridge.wire.intake import Intake, TenantsBuildOf
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.server import GrpcDoor, HttpDoor
 from otel_bridge.wire.servicers import mapping_handler, profiling_handler
@@ -103,15 +102,15 @@ async def _opened(
     *,
     limit_bytes: int = 1 << 20,
     spool_bytes: int = 1 << 20,
-    build_of: BuildOf | None = None,
+    build_of: TenantsBuildOf | None = None,
     read_timeout_s: float = 30.0,
     missing: Sequence[MissingMapping] = (),
     gate: Gate | None = None,
     tls: DoorTls | None = None,
 ) -> AsyncIterator[Doors]:
     spool, tally, registry = spool_of(spool_bytes), Tally(), MemoryRegistry()
-    intake = Intake(spool, ANYTHING, build_of or (lambda name, version: registry.build_of("", name, version)), tally)
-    mappings = Mappings(registry, lambda: list(missing), lambda: None)
+    intake = Intake(spool, ANYTHING, build_of or registry.build_of, tally)
+    mappings = Mappings(registry, lambda _tenant: list(missing), lambda: None)
     handlers = (profiling_handler(intake, tally.request), mapping_handler(mappings, tally.request))
     app = http_app(
         intake,

@@ -141,7 +141,7 @@ def test_a_request_over_the_limit(compression: grpc.Compression, opened: Callabl
 def test_a_fault_inside(opened: Callable[..., Any], run: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     """A fault of the bridge is INTERNAL without its particulars, which go to the log; the next request is served."""
 
-    def build_of(_name: str, version: str) -> str | None:
+    def build_of(_tenant: str, _name: str, version: str) -> str | None:
         if version == "bad":
             raise RuntimeError("secret")
         return None
