@@ -15,6 +15,7 @@ from otel_bridge.spool.protocol import Spool
 from otel_bridge.telemetry.traces import Traces
 from otel_bridge.wire.entrance import Entrance
 from otel_bridge.wire.guard import GrpcGuard
+from otel_bridge.wire.health import Condition
 from otel_bridge.wire.http import http_app
 from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.mappings import Mappings
@@ -28,7 +29,7 @@ class Doors:
     Both doors.
 
     entrance   who may come in
-    ready      whether requests are taken
+    ready      whether requests are welcome
     metrics    Prometheus text exposition
     traces     spans of the bridge's own
     """
@@ -42,13 +43,13 @@ class Doors:
         registry: Registry,
         mappings: Mappings,
         recorder: Recorder,
-        ready: Callable[[], bool],
+        ready: Callable[[], Condition],
         metrics: Callable[[], bytes],
         traces: Traces,
     ) -> None:
         self._config = config.server
         self._entrance = entrance
-        intake = Intake(spool, rules_of(config), registry.build_of, recorder, traces=traces)
+        intake = Intake(spool, rules_of(config), registry.build_of, recorder, spend=entrance.spend, traces=traces)
         limit = config.server.max_request_bytes
 
         def count_grpc(outcome: str) -> None:

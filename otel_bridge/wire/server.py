@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import grpc
 import uvicorn
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -22,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from otel_bridge.config.values import split_address
 from otel_bridge.errors import ConfigError
 from otel_bridge.wire.guard import CLIENT_NAMES
+from otel_bridge.wire.health import Health
 from otel_bridge.wire.servicers import MAPPING, PROFILING, Handler
 from otel_bridge.wire.tls import DoorTls
 
@@ -54,7 +55,7 @@ class GrpcDoor:
             ("grpc.max_receive_message_length", max_request_bytes),
             ("grpc.so_reuseport", 0),  # a second bridge on the port is a mistake, not a worker
         ]
-        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # the stubs do not know it
+        self._health = Health(_SERVICES)
         self._server: grpc.aio.Server | None = None
         self.address = ""
 
@@ -76,12 +77,15 @@ class GrpcDoor:
         self.address = _with_port(address, port)
 
     async def start(self) -> None:
-        """Begin to answer."""
+        """Begin to answer, health as not ready: `tell` when requests are welcome."""
         if self._server is None:
             raise RuntimeError("bind first")
+        await self.tell(is_ready=False)
         await self._server.start()
-        for service in ("", *_SERVICES):
-            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+
+    async def tell(self, *, is_ready: bool) -> None:
+        """Tell balancers whether requests are welcome; no more once they are turned away."""
+        await self._health.tell(is_ready=is_ready)
 
     async def turn_away(self) -> None:
         """Tell balancers that no more requests are welcome."""
@@ -89,6 +93,7 @@ class GrpcDoor:
 
     async def stop(self, grace_s: float) -> None:
         """Take no new requests and let those under way end within the grace."""
+        self._health.end()
         if self._server is not None:
             await self._server.stop(grace_s)
 
