@@ -7,19 +7,19 @@ Invariant: the doors know of the rest of the bridge what they are given here; th
 import asyncio
 from collections.abc import Callable
 
+from otel_bridge.app.privacy import rules_of
 from otel_bridge.app.watch import Recorder
 from otel_bridge.config.bridge import BridgeConfig
-from otel_bridge.config.keys import allow
 from otel_bridge.mapping.registry import Registry
 from otel_bridge.pipeline.memory import give_back_memory
 from otel_bridge.spool.protocol import Spool
 from otel_bridge.telemetry.process import memory_rss_bytes
-from otel_bridge.wire.admission import Rules
+from otel_bridge.telemetry.traces import Traces
 from otel_bridge.wire.body import BodyLimits
 from otel_bridge.wire.call import Arrivals
 from otel_bridge.wire.connections import ConnectionLimits
 from otel_bridge.wire.entrance import Entrance
-from otel_bridge.wire.grpc_door import GrpcDoor
+from otel_bridge.wire.grpc_door import GrpcDoor, Interceptor
 from otel_bridge.wire.guard import GrpcGuard
 from otel_bridge.wire.http import http_app
 from otel_bridge.wire.http_door import HttpDoor
@@ -27,6 +27,7 @@ from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.repeats import Repeats
 from otel_bridge.wire.servicers import WayIn, mapping_handler, profiling_handler
+from otel_bridge.wire.traced import GrpcTraces
 from otel_bridge.wire.turnstile import Limits, Memory, Turnstile
 
 
@@ -39,6 +40,7 @@ class Doors:
     entrance   who may come in
     ready      whether requests are taken
     metrics    Prometheus text exposition
+    traces     spans of the bridge's own
     """
 
     def __init__(
@@ -52,17 +54,13 @@ class Doors:
         recorder: Recorder,
         ready: Callable[[], bool],
         metrics: Callable[[], bytes],
+        traces: Traces,
     ) -> None:
         self._config = config.server
         self._entrance = entrance
-        rules = Rules(
-            allow(config.admission.resource_keys),
-            allow(config.admission.inference_keys),
-            int(config.admission.max_clock_error_s * 1e9),
-        )
         given, limit = config.ingress, config.server.max_request_bytes
         repeats = Repeats(given.duplicate_entries, given.duplicate_s, spool, recorder)
-        intake = Intake(spool, rules, registry.build_of, recorder, repeats)
+        intake = Intake(spool, rules_of(config), registry.build_of, recorder, repeats, traces=traces)
         memory = Memory(given.memory_bytes, memory_rss_bytes, give_back_memory)
         self.turnstile = Turnstile(Limits(given.max_requests, given.max_bytes, given.max_waiting, given.max_wait_s), memory)
         limits = ConnectionLimits(
@@ -74,7 +72,9 @@ class Doors:
 
         way_in = WayIn(self.turnstile, Arrivals(given.body_timeout_s, self.turnstile, count_grpc), count_grpc)
         handlers = (profiling_handler(intake, way_in), mapping_handler(mappings, way_in))
-        guards = [GrpcGuard(entrance.gate, count_grpc)] if entrance.gate is not None else []
+        guards: list[Interceptor] = [GrpcGuard(entrance.gate, count_grpc)] if entrance.gate is not None else []
+        if traces.is_on:
+            guards.append(GrpcTraces(traces))
         self.grpc = GrpcDoor(handlers, limit, limits, way_in.arrivals, tls=entrance.tls, guards=guards)
         app = http_app(
             intake,
@@ -85,6 +85,7 @@ class Doors:
             metrics=metrics,
             count=lambda outcome: recorder.request("http", outcome),
             gate=entrance.gate,
+            traces=traces,
         )
         self.http = HttpDoor(app, config.server.drain_s, limits, recorder.turned_away, tls=entrance.tls)
 

@@ -57,7 +57,8 @@ def serve(
         },
     )
     keep_freed_memory()
-    configure(level=settings.telemetry.log_level.upper(), form=settings.telemetry.log_format)
+    own = settings.telemetry
+    configure(level=own.log_level.upper(), form=own.log_format, burst=own.log_burst, period_s=own.log_period_s)
     raise_open_files(2 * settings.ingress.max_connections + OTHER_FILES)
     run(_serve(Bridge(settings)))
 

@@ -1,12 +1,14 @@
 """The whole configuration. A `BridgeConfig` that exists obeys every rule; it never changes."""
 
+from collections.abc import Mapping
 from typing import Self
 
 from pydantic import model_validator
 
 from otel_bridge.config.auth import AuthConfig, faults_of_doors
-from otel_bridge.config.egress import ExportConfig
+from otel_bridge.config.egress import DestinationName, ExportConfig
 from otel_bridge.config.ingress import IngressConfig
+from otel_bridge.config.privacy import PrivacyConfig
 from otel_bridge.config.sections import (
     AdmissionConfig,
     ClockConfig,
@@ -15,10 +17,11 @@ from otel_bridge.config.sections import (
     ParkingConfig,
     ServerConfig,
     SpoolConfig,
-    TelemetryConfig,
 )
 from otel_bridge.config.setting import Section
+from otel_bridge.config.telemetry import TelemetryConfig
 from otel_bridge.config.values import split_address
+from otel_bridge.model.destination import DEFAULT
 
 
 class BridgeConfig(Section):
@@ -28,12 +31,14 @@ class BridgeConfig(Section):
     auth: AuthConfig = AuthConfig()
     ingress: IngressConfig = IngressConfig()
     admission: AdmissionConfig = AdmissionConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
     clock: ClockConfig = ClockConfig()
     spool: SpoolConfig = SpoolConfig()
     parking: ParkingConfig = ParkingConfig()
     metadata: MetadataConfig = MetadataConfig()
     mapping: MappingConfig = MappingConfig()
     export: ExportConfig = ExportConfig()
+    destinations: Mapping[DestinationName, ExportConfig] = {}
     telemetry: TelemetryConfig = TelemetryConfig()
 
     @model_validator(mode="after")
@@ -46,9 +51,31 @@ class BridgeConfig(Section):
                 f"spool.max_bytes ({self.spool.max_bytes}) must be at least server.max_request_bytes "
                 f"({self.server.max_request_bytes}): a larger request would never find room"
             )
+        if self.privacy.salt_file and not self.privacy.hash_keys:
+            faults.append("privacy.salt_file is set, but privacy.hash_keys is not: nothing is hashed")
         if faults:
             raise ValueError("\n".join(faults))
         return self
+
+    @property
+    def exports(self) -> dict[str, ExportConfig]:
+        """Every destination by its name, that of the section `export` first."""
+        return {DEFAULT: self.export, **self.destinations}
+
+
+def section_of(destination: str) -> str:
+    """Where the settings of a destination stand."""
+    return "export" if destination == DEFAULT else f"{TABLES}.{destination}"
+
+
+def depth_of(part: str) -> int:
+    """How many names lead to a setting of this part: section and setting, or `destinations`, its name and setting."""
+    return 3 if part == TABLES else 2
+
+
+def section_type(part: str) -> type[Section]:
+    """What declares the settings of this part."""
+    return ExportConfig if part == TABLES else SECTIONS[part]
 
 
 SECTIONS: dict[str, type[Section]] = {
@@ -57,6 +84,9 @@ SECTIONS: dict[str, type[Section]] = {
     if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
 }
 """Name of a section -> its type, in the order in which they are printed."""
+
+TABLES = "destinations"
+"""The part that holds sections, by names that are chosen freely, each with the settings of `export`."""
 
 SETTINGS: frozenset[str] = frozenset(
     f"{name}.{setting}" for name, section in SECTIONS.items() for setting in section.model_fields

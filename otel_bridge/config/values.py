@@ -21,6 +21,7 @@ IN_MEMORY = ":memory:"
 _LARGEST_PORT = 65_535
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\s:\[\]/]+):(?P<port>\d{1,5})", re.ASCII)
 _KEY = re.compile(r"!?[A-Za-z][\w./-]*(?:\.\*)?|\*", re.ASCII)
+_METADATA_KEY = re.compile(r"!?[a-z0-9_]+\*?|\*", re.ASCII)
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _PARSER = re.compile(rf"(?:[\w.-]+=)?(?:json|utf8|raw|auto|{_NAME}:{_NAME})", re.ASCII)
 _CONVERTER = re.compile(rf"(?:[\w.-]+=)?{_NAME}:{_NAME}(?:@(?:ns|us|ms|s))?", re.ASCII)
@@ -57,6 +58,12 @@ def _several(value: Any) -> Any:
 def _key(entry: str) -> str:
     if not _KEY.fullmatch(entry):
         raise ValueError("must be an attribute key, PREFIX.*, or * for all; with ! in front it takes away")
+    return entry
+
+
+def _metadata_key(entry: str) -> str:
+    if not _METADATA_KEY.fullmatch(entry):
+        raise ValueError("must be a key of [a-z0-9_], PREFIX*, or * for all; with ! in front it takes away")
     return entry
 
 
@@ -136,11 +143,6 @@ def check_endpoint(text: str, *, scheme_needed: bool) -> None:
         raise ValueError("must not hold a user name or password: they belong in a header")
 
 
-def _grpc_endpoint(text: str) -> str:
-    check_endpoint(text, scheme_needed=False)
-    return text
-
-
 def _shown(value: object) -> str:
     return ascii(value)[:80]
 
@@ -153,6 +155,8 @@ Address = Annotated[str, AfterValidator(_address)]
 """`host:port` to listen on."""
 AllowList = Annotated[tuple[Annotated[str, AfterValidator(_key)], ...], BeforeValidator(_several)]
 """Attribute keys that are kept; see `otel_bridge.config.keys`."""
+MetadataKeys = Annotated[tuple[Annotated[str, AfterValidator(_metadata_key)], ...], BeforeValidator(_several)]
+"""Keys of delegate metadata that are shown; see `otel_bridge.config.keys`."""
 Parsers = Annotated[tuple[Annotated[str, AfterValidator(_parser)], ...], BeforeValidator(_several)]
 """Metadata parsers: `[BACKEND=]module:function`, or a built-in one."""
 Converters = Annotated[tuple[Annotated[str, AfterValidator(_converter)], ...], BeforeValidator(_several)]
@@ -173,8 +177,6 @@ ReadableFile = Annotated[Path | None, BeforeValidator(lambda value: None if valu
 """A file that exists; None, written as "", for none."""
 DataDirectory = Annotated[Path | None, BeforeValidator(lambda value: None if value == IN_MEMORY else value)]
 """A directory; None, written as ":memory:", for none."""
-GrpcEndpoint = Annotated[str, AfterValidator(_grpc_endpoint)]
-"""An OTLP/gRPC endpoint."""
 Patience = Annotated[float, Field(allow_inf_nan=True)]
 """A number, or inf for no end."""
 LowerCase = BeforeValidator(_lower)

@@ -1,8 +1,8 @@
 """
-From the spool to the back end, for as long as the bridge runs.
+From the spool to one destination, for as long as the bridge runs.
 
 Invariants
-* Each event that leaves the spool ends once: emitted, or dropped with a reason. `Ledger` is told how.
+* Each event that leaves the spool ends once: emitted, or dropped with a reason. `Ledger` and the spool's books are told how.
 * What is on its way when the time to stop is up stays in a durable spool, for the next start; else it is dropped.
 * A batch that cannot be processed costs itself: its neighbours are processed one by one.
 * Resolving runs in a thread, so the event loop goes on taking requests.
@@ -17,11 +17,13 @@ from otel_bridge.clock.convert import settle
 from otel_bridge.errors import BridgeError
 from otel_bridge.export.protocol import Exporter
 from otel_bridge.model.events import EventBatch, concatenate, divide
+from otel_bridge.model.stream import trail
 from otel_bridge.pipeline.stages import Stages, count_by_status
 from otel_bridge.spans.assemble import Payload, assemble
 from otel_bridge.spans.cuts import count_cuts
 from otel_bridge.spans.fit import Taken, fit
-from otel_bridge.spool.protocol import Record, Spool
+from otel_bridge.spool.protocol import Ended, Outlet, Record
+from otel_bridge.telemetry.traces import SILENT, Traces
 
 _log = logging.getLogger(__name__)
 
@@ -47,17 +49,18 @@ class Ledger(Protocol):
 
 class Pipeline:
     """
-    Takes records from the spool, resolves them and sends the spans.
+    Takes records from an outlet of the spool, resolves them and sends the spans.
 
     sift          takes the records that were read, keeps back those that must wait, and gives those that go on
     limit_bytes   size of a request to the back end
     linger_s      how long a pass waits for more events
     by_tenant     whether a request holds the spans of one tenant only
+    traces        spans of the bridge's own
     """
 
     def __init__(
         self,
-        spool: Spool,
+        outlet: Outlet,
         stages: Stages,
         exporter: Exporter,
         ledger: Ledger,
@@ -66,8 +69,9 @@ class Pipeline:
         limit_bytes: int,
         linger_s: float = 0.0,
         by_tenant: bool = False,
+        traces: Traces = SILENT,
     ) -> None:
-        self._spool = spool
+        self._outlet = outlet
         self._sift = sift
         self._stages = stages
         self._exporter = exporter
@@ -75,6 +79,7 @@ class Pipeline:
         self._limit_bytes = limit_bytes
         self._linger_s = linger_s
         self._by_tenant = by_tenant
+        self._traces = traces
 
     async def run(self, workers: int = 2) -> None:
         """Work until the spool is closed and empty; `workers` hauls of records are on their way at a time."""
@@ -83,25 +88,27 @@ class Pipeline:
                 group.create_task(self._work())
 
     async def _work(self) -> None:
-        while read := await self._spool.read(BATCH_EVENTS, self._linger_s):
+        while read := await self._outlet.read(BATCH_EVENTS, self._linger_s):
             records: Sequence[Record] = read
             account = _Account(self._ledger, _events(read))
             try:
                 records = await self._sift(read)
                 account.left = _events(records)
-                await self._process(records, account)
+                trails = (trail(stream) for record in records for stream in record.batch.streams)
+                with self._traces.haul("haul", trails, {"otel_bridge.events": account.left}):
+                    await self._process(records, account)
             except asyncio.CancelledError:
-                if self._spool.is_durable:
+                if self._outlet.is_durable:
                     raise
                 if account.left:
                     _log.error("%d events were on their way when the time to stop was up, and are dropped", account.left)
                     account.dropped(account.left, "shutdown")
-                await self._spool.done(records)
+                await self._outlet.done(records, account.ended)
                 raise
             except Exception:  # noqa: BLE001 - a durable spool would give the same records again, and again
                 _log.exception("%d events cannot be processed and are dropped", account.left)
                 account.dropped(account.left, "internal")
-            await self._spool.done(records)
+            await self._outlet.done(records, account.ended)
 
     async def _process(self, records: Sequence[Record], account: "_Account") -> None:
         taken: Taken = {}  # a request that takes several passes is one to the limits of traces
@@ -121,7 +128,8 @@ class Pipeline:
 
     async def _resolve(self, batches: list[EventBatch], account: "_Account", taken: Taken) -> list[Payload]:
         try:
-            return await asyncio.to_thread(self._payloads, batches, taken)
+            with self._traces.step("resolve", {"otel_bridge.events": sum(map(len, batches))}):
+                return await asyncio.to_thread(self._payloads, batches, taken)
         except Exception:  # noqa: BLE001 - a fault in one batch must not cost its neighbours, or the service
             _log.exception("a pass over %d batches failed; they are processed one by one", len(batches))
         payloads = []
@@ -147,7 +155,9 @@ class Pipeline:
 
     async def _deliver(self, payload: Payload, tenant: str, account: "_Account") -> None:
         try:
-            sent = await self._exporter.send(payload.data, tenant)
+            told = {"otel_bridge.events": payload.events, "otel_bridge.spans": payload.spans}
+            with self._traces.step("export", told):
+                sent = await self._exporter.send(payload.data, tenant)
         except BridgeError as error:
             _log.warning("%d events were dropped: %s", payload.events, error)
             account.dropped(payload.events, error.reason, payload.spans)
@@ -168,18 +178,21 @@ class Pipeline:
 
 
 class _Account:
-    """The events of one haul: how many have not ended yet."""
+    """The events of one haul: how many have not ended yet, and how the others did."""
 
     def __init__(self, ledger: Ledger, events: int) -> None:
         self._ledger = ledger
         self.left = events
+        self.ended = Ended()
 
     def emitted(self, events: int, spans: int) -> None:
         self.left -= events
+        self.ended.add(Ended(events))
         self._ledger.emitted(events, spans)
 
     def dropped(self, events: int, reason: str, spans: int = 0) -> None:
         self.left -= events
+        self.ended.add(Ended(dropped={reason: events}))
         self._ledger.dropped(events, reason, spans)
 
 

@@ -14,6 +14,7 @@ What bounds its memory (measured with grpcio 1.85):
 """
 
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -22,11 +23,12 @@ from grpc_reflection.v1alpha import reflection
 from otel_bridge.errors import ConfigError
 from otel_bridge.wire.call import Arrivals
 from otel_bridge.wire.connections import ConnectionLimits
-from otel_bridge.wire.guard import GrpcGuard
 from otel_bridge.wire.lookers import Lookers
 from otel_bridge.wire.port import bound, with_port
 from otel_bridge.wire.servicers import MAPPING, PROFILING, Handler
 from otel_bridge.wire.tls import DoorTls
+
+Interceptor: TypeAlias = "grpc.aio.ServerInterceptor[Any, Any]"  # generic for type checkers only
 
 _SERVICES = (PROFILING, MAPPING)
 _REFLECTED = (*_SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
@@ -48,7 +50,7 @@ class GrpcDoor:
     limits              of its connections
     arrivals            reads the messages of health
     tls                 None: plain text
-    guards              interceptors that every call passes first
+    guards              interceptors that every call passes first, the outermost first
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class GrpcDoor:
         arrivals: Arrivals,
         *,
         tls: DoorTls | None = None,
-        guards: Sequence[GrpcGuard] = (),
+        guards: Sequence[Interceptor] = (),
     ) -> None:
         self._handlers = tuple(handlers)
         self._tls = tls

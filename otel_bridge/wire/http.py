@@ -25,6 +25,7 @@ from starlette.routing import Route
 
 from otel_bridge.auth.gate import Gate
 from otel_bridge.errors import MalformedRequest, TooLarge
+from otel_bridge.telemetry.traces import SILENT, Traces
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.body import BodyLimits, read_body
 from otel_bridge.wire.exchange import (
@@ -44,6 +45,7 @@ from otel_bridge.wire.mapping_routes import mapping_routes
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.query import upload_request, values
 from otel_bridge.wire.sender import sender
+from otel_bridge.wire.traced import trace_routes
 from otel_bridge.wire.turnstile import Turnstile
 
 
@@ -57,6 +59,7 @@ def http_app(
     metrics: Callable[[], bytes],
     count: Requests,
     gate: Gate | None = None,
+    traces: Traces = SILENT,
 ) -> Starlette:
     """
     The routes.
@@ -67,6 +70,7 @@ def http_app(
     metrics     Prometheus text exposition
     count       told the outcome of each request but for health and metrics: "ok", or the reason of its error
     gate        decides who may come in; None: all may
+    traces      spans of the bridge's own
     """
 
     async def read(exchange: Exchange, check_start: Callable[[bytes], None] = lambda _start: None) -> bytes:
@@ -111,6 +115,7 @@ def http_app(
         Route("/readyz", readyz),
         Route("/metrics", show_metrics),
     ]
+    trace_routes(routes, traces)
     if gate is not None:
         guard_routes(routes, gate, count)
     return Starlette(routes=routes)

@@ -17,8 +17,10 @@ from typing import Generic, Protocol, TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
 
-from otel_bridge.errors import MalformedRequest
+from otel_bridge.errors import BridgeError, MalformedRequest
+from otel_bridge.model.stream import trail
 from otel_bridge.spool.protocol import Seen, Spool
+from otel_bridge.telemetry.traces import SILENT, Traces
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.admission import Admitted, Receipt, Rules, admit_etdump, admit_events
 from otel_bridge.wire.body import Disconnected
@@ -51,7 +53,7 @@ class Watch(Protocol):
         """Events were put into the spool."""
 
     def refused(self, events: int, reason: str) -> None:
-        """Events of an accepted request were not taken."""
+        """Events were not taken: some of an accepted request, or all of one that is to come again."""
 
     def sender_dropped(self, events: int, reason: str) -> None:
         """The sender had dropped events before it sent."""
@@ -64,6 +66,7 @@ class Intake:
     build_of   binds an alias of a tenant to the build that it names now
     repeats    knows what was sent before
     now_ns     wall clock, nanoseconds since 1970
+    traces     spans of the bridge's own
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Intake:
         repeats: Repeats,
         *,
         now_ns: Callable[[], int] = time.time_ns,
+        traces: Traces = SILENT,
     ) -> None:
         self._spool = spool
         self._rules = rules
@@ -82,6 +86,7 @@ class Intake:
         self._watch = watch
         self._repeats = repeats
         self._now_ns = now_ns
+        self._traces = traces
 
     async def export_events(
         self, body: bytes, sent: str | None, tenant: str = "", is_given_up: Callable[[], bool] = _never
@@ -146,7 +151,13 @@ class Intake:
 
     async def _keep(self, admitted: Admitted, name: Name, answer: bytes) -> None:
         if len(admitted.batch):
-            await self._spool.append(admitted.batch, Seen(name.key, name.digest, answer))
+            self._traces.remember(map(trail, admitted.batch.streams))
+            try:
+                with self._traces.step("spool.append", {"otel_bridge.events": len(admitted.batch)}):
+                    await self._spool.append(admitted.batch, Seen(name.key, name.digest, answer))
+            except BridgeError as error:
+                self._watch.refused(len(admitted.batch), error.reason)
+                raise
             self._repeats.remember(name, answer)
         self._watch.accepted(len(admitted.batch))
         for reason, events in admitted.rejected.items():

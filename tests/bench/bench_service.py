@@ -85,7 +85,7 @@ def _settle(http: str, events: int) -> None:
     """Wait until the bridge has emitted so many events."""
     while True:
         for line in httpx.get(f"http://{http}/metrics").text.splitlines():
-            if line.startswith("otel_bridge_pipeline_emitted_events_total") and float(line.split()[-1]) >= events:
+            if line.startswith("otel_bridge_emitted_events_total") and float(line.split()[-1]) >= events:
                 return
         time.sleep(0.02)
 

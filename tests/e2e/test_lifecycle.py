@@ -125,7 +125,7 @@ def test_a_back_end_that_refuses(sink: OtlpSink, tmp_path: Path) -> None:
         assert_once(service, 1)
         ledger = service.ledger()
         assert (ledger.accepted, ledger.emitted, ledger.dropped, ledger.waiting) == (4, 2, 2, 0)
-        assert service.counts("pipeline_dropped_events") == {("export_rejected",): 2}
+        assert service.counts("dropped_events") == {("export_rejected",): 2}
         assert service.counts("receiver_requests") == {("ok", "grpc"): 2}
 
 
