@@ -139,7 +139,7 @@ def test_nobody_else_answers_for_a_tenant(run: Callable[..., Any]) -> None:
 
 
 def test_what_nobody_waits_for_is_not_kept(run: Callable[..., Any]) -> None:
-    """A request that is given up before it is parsed, or before it is kept, leaves nothing; sent again it is a first attempt."""
+    """A request that is given up before it is parsed, or before it is kept, leaves nothing; sent again it is a first."""
 
     async def main() -> None:
         spool, watch = spool_of(1 << 20), Watch()
@@ -149,7 +149,7 @@ def test_what_nobody_waits_for_is_not_kept(run: Callable[..., Any]) -> None:
                 await intake.export_events(a_request(*EVENTS).SerializeToString(), None, "", iter(given_up).__next__)
         with pytest.raises(Disconnected):
             await intake.export_events(b"\xff", None, "", lambda: True)
-        assert (spool.events, watch.told) == (0, [])
+        assert (outlet_of(spool).events, watch.told) == (0, [])
         assert (await intake.export_events(a_request(*EVENTS).SerializeToString(), None)).accepted == 2
 
     run(main())
