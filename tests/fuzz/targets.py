@@ -15,18 +15,26 @@ import struct
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
+from cryptography.hazmat.primitives.hashes import SHA256
 from google.protobuf.message import DecodeError
+from jwt.algorithms import ECAlgorithm
+from jwt.utils import base64url_encode
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from starlette.types import Message
 from support.agreement import agreed_outcome
 from support.batches import differences
 from support.etrecords import GRAPH
+from support.identity_provider import AUDIENCE, ISSUER, Provider
 from support.mappings import etrecord_of
 from support.requests import ANYTHING, NOON, admitted_bytes, is_clear, no_alias
 from support.scenes import spans_in, stages_with
 
+from otel_bridge.auth.keys import Keys, read_keys
 from otel_bridge.auth.token import id_in, is_of
+from otel_bridge.auth.web_token import Unfit, WebTokens
+from otel_bridge.config.jwt import JwtConfig
 from otel_bridge.errors import BridgeError, MalformedETDump, MalformedMapping, MalformedRequest, TooLarge
 from otel_bridge.etdump.result import ETDump
 from otel_bridge.mapping.compiled import compile_mapping
@@ -50,6 +58,20 @@ from otel_bridge.wire.body import read_body
 from otel_bridge.wire.intake import parse
 from otel_bridge.wire.mapping_routes import PUT_PARAMETERS
 from otel_bridge.wire.query import upload_request, values
+
+
+@dataclass(frozen=True)
+class KnownKeys:
+    """Keys that never change."""
+
+    keys: Keys
+
+    def refresh(self) -> None:
+        """There are no others."""
+
+    def miss(self) -> None:
+        """Nor will there be."""
+
 
 Target = Callable[[bytes], object]
 
@@ -183,6 +205,15 @@ def record(data: bytes) -> None:
         decode(data)
 
 
+def web_token(data: bytes) -> None:
+    """A token of an identity provider: its header and its claims on two lines, which are then signed."""
+    header, _, claims = data.partition(b"\n")
+    said = b".".join(map(base64url_encode, (header, claims)))
+    signature = ECAlgorithm(SHA256).sign(said, _PROVIDER.keys["one"])
+    found = _WEB_TOKENS.identify((said + b"." + base64url_encode(signature)).decode())
+    assert isinstance(found, Unfit) or (found.name.isprintable() and found.name.isascii())
+
+
 def credential(data: bytes) -> None:
     """What stands in a header: a token, and a trace context."""
     shown = data.decode("latin-1")
@@ -209,10 +240,13 @@ TARGETS: dict[str, Target] = {
         schema,
         record,
         credential,
+        web_token,
     )
 }
 """By name, which is also that of the folder of its corpus."""
 
+_PROVIDER = Provider()
+_WEB_TOKENS = WebTokens(JwtConfig(issuer=ISSUER, audience=(AUDIENCE,)), KnownKeys(read_keys(_PROVIDER.key_set(), "keys")))
 _RUNNER = asyncio.Runner()
 
 
