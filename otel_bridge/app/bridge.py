@@ -19,6 +19,7 @@ from otel_bridge import __version__
 from otel_bridge.app.data_dir import Claim
 from otel_bridge.app.doors import Doors
 from otel_bridge.app.egress import Egress
+from otel_bridge.app.readiness import OK, Readiness
 from otel_bridge.app.storage import open_spool
 from otel_bridge.app.watch import Recorder
 from otel_bridge.config.bridge import BridgeConfig
@@ -52,6 +53,15 @@ class Bridge:
         self._egress = Egress(config, self.registry, recorder, exporter=exporter, traces=self._provider.traces)
         self._spool = open_spool(config, recorder)
         self._egress.attach(self._spool)
+        self._readiness = Readiness(
+            self.registry,
+            self._spool,
+            recorder,
+            max_bytes=config.spool.max_bytes,
+            needs_egress=config.server.ready_needs_egress,
+            broken=self._egress.broken.is_set,
+        )
+        self._looking: asyncio.Task[None] | None = None
         self._doors = Doors(
             config,
             entrance,
@@ -59,12 +69,11 @@ class Bridge:
             registry=self.registry,
             mappings=Mappings(self.registry, self._missing, self._egress.parking.uploaded, self._quota_of),
             recorder=recorder,
-            ready=lambda: self._ready and not self._egress.broken.is_set(),
+            ready=self._readiness.condition,
             metrics=self._provider.exposition,
             traces=self._provider.traces,
         )
         self._watch_sizes()
-        self._ready = False
 
     @property
     def grpc_address(self) -> str:
@@ -84,7 +93,9 @@ class Bridge:
         except BaseException:
             await self.stop()
             raise
-        self._ready = True
+        self._readiness.stage = OK
+        await self._doors.grpc.tell(is_ready=True)
+        self._looking = asyncio.create_task(self._readiness.run(self._doors.grpc.tell))
 
     async def wait_broken(self) -> None:
         """Return when the bridge cannot go on: its pipeline has failed, or has ended although nobody stopped it."""
@@ -92,8 +103,11 @@ class Bridge:
 
     async def stop(self) -> None:
         """Stop as the module says; events that do not leave in time stay in the spool, or are counted as dropped."""
-        self._ready = False
+        self._readiness.stage = "stopping"
         await self._doors.grpc.turn_away()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         if self._egress.is_running:
             await asyncio.sleep(self._config.server.turn_away_s)
         await self._doors.stop()
@@ -135,6 +149,11 @@ class Bridge:
         watch, spool, letters = self._provider.telemetry.watch, self._spool, self._egress.letters
         watch("otel_bridge.dead_letters.size_bytes", lambda: letters.size_bytes if letters is not None else None)
         watch("otel_bridge.spool.size", lambda: spool.events)
+        turnstile, http = self._doors.turnstile, self._doors.http
+        watch("otel_bridge.receiver.inside_requests", lambda: turnstile.requests)
+        watch("otel_bridge.receiver.inside_bytes", lambda: turnstile.size_bytes)
+        watch("otel_bridge.receiver.waiting_requests", lambda: turnstile.waiting)
+        watch("otel_bridge.receiver.open_connections", lambda: http.connections)
         watch("otel_bridge.spool.size_bytes", lambda: spool.size_bytes)
         watch("otel_bridge.spool.capacity_bytes", lambda: self._config.spool.max_bytes)
         watch("otel_bridge.parked_events", lambda: spool.parked_events)

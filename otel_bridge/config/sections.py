@@ -88,6 +88,10 @@ class ServerConfig(Section):
         unit="seconds",
         least=0,
     )
+    ready_needs_egress: bool = setting(
+        False,
+        "Whether health and /readyz say no while a back end is away; without it, events are taken while there is room.",
+    )
     data_dir: DataDirectory = setting(
         Path("otel-bridge-data"),
         'Directory of mappings and other state, made if missing, relative to where the bridge starts; with ":memory:" nothing '

@@ -16,12 +16,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from support.certificates import LOOPBACK, Certificates
+
+from otel_bridge.auth.keys import FileKeys
+from otel_bridge.auth.web_token import WebTokens
+from otel_bridge.config.jwt import JwtConfig
+from otel_bridge.model.identity import Scope
 
 ISSUER, AUDIENCE = "https://login.example.com/", "otel-bridge"
 
@@ -70,6 +76,30 @@ class Provider:
             kind = RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else ECAlgorithm
             listed.append({"kid": key_id, "use": "sig", **kind.to_jwk(key.public_key(), as_dict=True)})
         return json.dumps({"keys": [*listed, *more]}).encode()
+
+    def bad_tokens(self) -> dict[str, str]:
+        """Tokens with every scope that let nobody in, by the reason that is counted."""
+        everything, ended = {"scope": " ".join(Scope)}, int(time.time()) - 3600
+        head, _, signature = self.sign().split(".")
+        claims = self.sign(**everything).split(".")[1]
+        return {
+            "expired": self.sign(exp=ended, **everything),
+            "not_yet_valid": self.sign(nbf=ended + 7200, **everything),
+            "issuer": self.sign(iss="https://login.example.org/", **everything),
+            "audience": self.sign(aud="another service", **everything),
+            "claims": self.sign(exp=None, **everything),
+            "signature": f"{head}.{claims}.{signature}",
+            "unknown_key": self.sign(header={"kid": "none of theirs"}, **everything),
+            "algorithm": jwt.encode(self.claims(**everything), None, "none", {"kid": "one"}),
+            "malformed": f"{head}.{claims}",
+        }
+
+    def tokens_taken(self, folder: Path) -> WebTokens:
+        """What takes this provider's tokens, by its keys in a file."""
+        file = folder / "keys.json"
+        file.write_bytes(self.key_set())
+        config = JwtConfig(jwks_file=file, issuer=ISSUER, audience=[AUDIENCE], tenant_claim="tenant")
+        return WebTokens(config, FileKeys(file))
 
     @contextmanager
     def publish(self, certificates: Certificates) -> Iterator[Place]:
