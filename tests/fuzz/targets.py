@@ -45,7 +45,7 @@ from otel_bridge.spool.encode import encode as encode_record
 from otel_bridge.v1 import mapping_pb2, profiling_pb2
 from otel_bridge.wire.admission import admit_etdump
 from otel_bridge.wire.blocks import context_of
-from otel_bridge.wire.body import read_body
+from otel_bridge.wire.body import BodyLimits, read_body
 from otel_bridge.wire.intake import parse
 from otel_bridge.wire.mapping_routes import PUT_PARAMETERS
 from otel_bridge.wire.query import upload_request, values
@@ -125,7 +125,7 @@ def body(data: bytes) -> None:
         return {"type": "http.request", "body": chunk, "more_body": bool(chunks)}
 
     try:
-        inflated = _RUNNER.run(read_body(receive, encoding, BODY_LIMIT_BYTES, 5))
+        inflated = _RUNNER.run(read_body(receive, encoding, BodyLimits(BODY_LIMIT_BYTES)))
     except (MalformedRequest, TooLarge) as refusal:
         check_words(refusal)
         return
