@@ -72,7 +72,7 @@ def restore(directory: Path, source: Path, *, replace: bool = False) -> Contents
     check(source)
     if target.exists() and not replace and _holds_builds(target):
         raise ConfigError(
-            f"{target} holds mappings, which the copy would replace: back it up and give --replace, or name another data directory"
+            f"{target} holds mappings, which the copy would replace: back it up and give --replace, or name another directory"
         )
     return _copy(source, target)
 
@@ -87,7 +87,7 @@ def check(path: Path) -> Contents:
                 connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - names of this line
                 for table in ("builds", "aliases", "documents")
             )
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's own words may quote damaged text
         raise ConfigError(f"{path} cannot be read as a registry of mappings: {quoted(str(error))}; use another copy") from error
     return Contents(builds, aliases, documents)
 
@@ -95,7 +95,7 @@ def check(path: Path) -> Contents:
 def _faults(connection: sqlite3.Connection) -> Iterator[str]:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables >= set(metadata.tables):
-        yield f"it has no table {sorted(set(metadata.tables) - tables)[0]}"
+        yield f"it has no table {min(set(metadata.tables) - tables)}"
         return
     found = connection.execute("SELECT value FROM state WHERE key = 'format'").fetchone()
     if found != (FORMAT,):
@@ -106,7 +106,7 @@ def _faults(connection: sqlite3.Connection) -> Iterator[str]:
         yield quoted(str(whole))
     for table, *_ in connection.execute("PRAGMA foreign_key_check"):
         yield f"a row of {table} names what is not there"
-    for digest, body in connection.execute("SELECT digest, body FROM documents ORDER BY tenant, digest"):
+    for digest, body in connection.execute("SELECT CAST(digest AS TEXT), CAST(body AS BLOB) FROM documents"):
         if hashlib.sha256(body).hexdigest() != digest:
             yield f"the mapping sha256:{quoted(str(digest))} has another digest"
         with contextlib.suppress(DecodeError):
@@ -143,9 +143,9 @@ def _write(source: Path, part: Path) -> None:
 
 def _put_in_place(part: Path, target: Path) -> None:
     if target.exists():
-        with closing(sqlite3.connect(target, isolation_level=None)) as replaced:
-            with contextlib.suppress(sqlite3.Error):  # damaged: it is replaced for that
-                replaced.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        # What is damaged cannot be put in order, and is replaced for that.
+        with contextlib.suppress(sqlite3.Error), closing(sqlite3.connect(target, isolation_level=None)) as replaced:
+            replaced.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
     for name in _BESIDE:  # the log of another file must never meet the new one
         target.with_name(target.name + name).unlink(missing_ok=True)
     part.replace(target)
@@ -166,4 +166,6 @@ def _holds_builds(path: Path) -> bool:
 def _open(path: Path) -> sqlite3.Connection:
     """To read only. Without a log nobody has it open: then SQLite is told so, or it would begin a log of its own."""
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
-    return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, timeout=_WAIT_S)
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, timeout=_WAIT_S)
+    connection.text_factory = lambda text: text.decode(errors="replace")  # a damaged one is no error of its own
+    return connection
