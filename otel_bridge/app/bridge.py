@@ -25,6 +25,7 @@ from otel_bridge.app.storage import open_spool
 from otel_bridge.app.watch import Recorder
 from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.export.protocol import Exporter
+from otel_bridge.mapping.quota import Quota
 from otel_bridge.mapping.sqlite import open_registry
 from otel_bridge.spool.protocol import Outlet
 from otel_bridge.telemetry.provider import OwnExport, Provider
@@ -48,7 +49,7 @@ class Bridge:
         self._config = config
         self._provider = Provider(version=__version__, export=_own_export(config))
         recorder = self._recorder = Recorder(self._provider.telemetry)
-        entrance = open_entrance(config.server, config.auth, recorder.denied)
+        entrance = open_entrance(config, recorder.denied)
         self.registry = open_registry(config.server.data_dir)
         self._claim = Claim(config.server.data_dir) if config.server.data_dir is not None else None
         self._egress = Egress(config, self.registry, recorder, exporter=exporter, traces=self._provider.traces)
@@ -68,7 +69,7 @@ class Bridge:
             entrance,
             self._spool,
             registry=self.registry,
-            mappings=Mappings(self.registry, self._missing, self._egress.parking.uploaded),
+            mappings=Mappings(self.registry, self._missing, self._egress.parking.uploaded, self._quota_of),
             recorder=recorder,
             ready=self._readiness.condition,
             metrics=self._provider.exposition,
@@ -129,6 +130,10 @@ class Bridge:
         for name, events in left.items():
             if events and not lost:
                 _log.info("%d events stay in the spool for the next start (%s)", events, name)
+
+    def _quota_of(self, tenant: str) -> Quota:
+        quotas = self._config.tenants.of(tenant)
+        return Quota(quotas.mappings, quotas.mapping_bytes)
 
     def _missing(self, tenant: str) -> list[mapping_pb2.MissingMapping]:
         return [

@@ -49,7 +49,7 @@ class Doors:
     ) -> None:
         self._config = config.server
         self._entrance = entrance
-        intake = Intake(spool, rules_of(config), registry.build_of, recorder, traces=traces)
+        intake = Intake(spool, rules_of(config), registry.build_of, recorder, spend=entrance.spend, traces=traces)
         limit = config.server.max_request_bytes
 
         def count_grpc(outcome: str) -> None:

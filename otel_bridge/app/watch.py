@@ -19,20 +19,21 @@ class Recorder:
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
-        self._destinations: list[DestinationRecorder] = []
+        self._to: dict[str, DestinationRecorder] = {}
         self.full_at_s = -inf
 
     def to(self, destination: str) -> "DestinationRecorder":
-        """What is told of one destination. Once for each."""
-        self.recovered(destination, 0)  # so that the series are there before the first event
-        self.parked(destination, 0)
-        self._destinations.append(DestinationRecorder(self._telemetry, destination))
-        return self._destinations[-1]
+        """What is told of one destination."""
+        if destination not in self._to:
+            self.recovered(destination, 0)  # so that the series are there before the first event
+            self.parked(destination, 0)
+            self._to[destination] = DestinationRecorder(self._telemetry, destination)
+        return self._to[destination]
 
     @property
     def is_cut_off(self) -> bool:
         """Whether a back end is away."""
-        return any(each.is_cut_off for each in self._destinations)
+        return any(each.is_cut_off for each in self._to.values())
 
     def accepted(self, events: int) -> None:
         """Events were put into the spool."""
@@ -94,6 +95,11 @@ class DestinationRecorder:
         self.emitted(0, 0)  # so that the series are there before the first event
         self.cut(0)
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the back end is away."""
+        return self._circuit != State.CLOSED.value
+
     def emitted(self, events: int, spans: int) -> None:
         """The back end took the spans of these events."""
         self._add("otel_bridge.emitted_events", events)
@@ -137,11 +143,6 @@ class DestinationRecorder:
     def dead_letter_lost(self, spans: int, reason: str) -> None:
         """A refused request is not on disk, or not any more."""
         self._add("otel_bridge.dead_letters.lost_spans", spans, reason=reason)
-
-    @property
-    def is_cut_off(self) -> bool:
-        """Whether the back end is away."""
-        return self._circuit != State.CLOSED.value
 
     def _is(self, state: str) -> int:
         return int(state == self._circuit)

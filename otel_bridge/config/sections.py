@@ -31,8 +31,8 @@ RESOURCE_KEYS = (
     "deployment.environment.name",
     "telemetry.*",
 )
-"""Which software, on which kind of hardware. Nothing that tells one device from another: no device.id, host.id or host.name, and no
-service.instance.id, which an app draws once for an installation or a start."""
+"""Which software, on which kind of hardware. Nothing that tells one device from another: no device.id, host.id or host.name,
+and no service.instance.id, which an app draws once for an installation or a start."""
 
 INFERENCE_KEYS = (
     "executorch.inference.*",

@@ -43,6 +43,14 @@ M = TypeVar("M", bound=Message | Frame)
 T = TypeVar("T")
 
 
+Spend = Callable[[str, int, int], None]
+"""(tenant, events, bytes): what it has sent."""
+
+
+def for_nothing(tenant: str, events: int, size_bytes: int) -> None:
+    """Where nobody asks what a tenant has sent."""
+
+
 class Watch(Protocol):
     """Told what came in."""
 
@@ -103,6 +111,7 @@ class Intake:
     Admits requests and appends their events to the spool.
 
     build_of   binds an alias of a tenant to the build that it names now
+    spend      told what a tenant has sent: events that were kept, bytes whatever became of them
     now_ns     wall clock, nanoseconds since 1970
     traces     spans of the bridge's own
     """
@@ -115,6 +124,7 @@ class Intake:
         watch: Watch,
         now_ns: Callable[[], int] = time.time_ns,
         *,
+        spend: Spend = for_nothing,
         traces: Traces = SILENT,
     ) -> None:
         self._spool = spool
@@ -123,6 +133,7 @@ class Intake:
         self._watch = watch
         self._now_ns = now_ns
         self._receipts = Receipts()
+        self._spend = spend
         self._traces = traces
 
     async def export_events(self, body: bytes, sent: str | None, tenant: str = "") -> pb.ExportEventsResponse:
@@ -131,6 +142,7 @@ class Intake:
 
         Raises `Rejected` and `Unavailable`.
         """
+        self._spend(tenant, 0, len(body))
         receipt = Receipt(self._now_ns(), _sent_ns(sent), tenant)
         admitted = await off_loop(body, lambda: self._admit_events(body, receipt))
         await self._keep(admitted)
@@ -144,6 +156,7 @@ class Intake:
 
         Raises `Rejected` and `Unavailable`.
         """
+        self._spend(tenant, 0, len(body))
         receipt = Receipt(self._now_ns(), _sent_ns(sent), tenant)
         admitted = await off_loop(body, lambda: self._admit_etdump(body, receipt))
         await self._keep(admitted)
@@ -174,6 +187,7 @@ class Intake:
                 self._watch.refused(len(admitted.batch), error.reason)
                 raise
         self._watch.accepted(len(admitted.batch))
+        self._spend(admitted.batch.streams[0].tenant, len(admitted.batch), 0)
         for reason, events in admitted.rejected.items():
             self._watch.refused(events, reason)
         for reason, events in admitted.sender_dropped.items():  # not before: a refused request comes again
