@@ -151,6 +151,7 @@ class Bridge:
 
     def _watch_sizes(self) -> None:
         watch, spool = self._provider.telemetry.watch, self._spool
+        watch("otel_bridge.ready", lambda: int(self._readiness.condition().is_ready))
         watch("otel_bridge.spool.size_bytes", lambda: spool.size_bytes)
         watch("otel_bridge.spool.capacity_bytes", lambda: self._config.spool.max_bytes)
         for outlet in spool.outlets.values():
