@@ -49,8 +49,8 @@ class Place:
 
     def counts(self) -> "Counter[str]":
         """Events emitted, and dropped by reason; spans of dead letters by reason."""
-        found = Counter({"emitted": self.service.counts("pipeline_emitted_events").total()})
-        for reason, events in self.service.counts_by("pipeline_dropped_events", "reason").items():
+        found = Counter({"emitted": self.service.counts("emitted_events").total()})
+        for reason, events in self.service.counts_by("dropped_events", "reason").items():
             found[f"dropped {reason}"] = events
         for letter in letters_in(self.data / DIRECTORY):
             found[f"letter {letter.reason}"] += letter.spans
