@@ -93,7 +93,7 @@ def test_bad_credentials_open_nothing(opened: Any, run: Any, issuer: Issuer) -> 
                 for each in authorizations:
                     assert each.split(" ")[1] not in repr(words)
             assert len(words) == 1
-            assert (doors.spool.events, len(doors.registry.page("", "", 9))) == (0, 1)
+            assert (doors.outlet.events, len(doors.registry.page("", "", 9))) == (0, 1)
             guarded = [what for what in (*RPCS, *routes) if what not in OPEN]
             assert doors.tally.outcomes["unauthenticated"] == len(shown) * len(guarded)
             for reason in {reason.partition(",")[0] for reason in shown}:

@@ -231,7 +231,7 @@ def test_the_doors_answer_alike(opened: Callable[..., Any], run: Callable[..., A
                 assert await over_http(other.client, row) == expected, f"{index}: {row.verb} {row.path}"
             first, second = (each.tally for each in (one, other))
             assert (first.taken, first.rejected, first.outcomes) == (second.taken, second.rejected, second.outcomes)
-            kept = [[record.batch for record in await doors.spool.read(1000)] for doors in (one, other)]
+            kept = [[record.batch for record in await doors.outlet.read(1000)] for doors in (one, other)]
             assert len(kept[0]) == len(kept[1]) == 3
             for left, right in zip(*kept, strict=True):
                 assert differences(timeless(left), timeless(right)) == []
