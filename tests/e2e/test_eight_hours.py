@@ -41,10 +41,10 @@ def test_the_books_balance_at_every_minute(day: Day) -> None:
     assert day.minutes == END_S // 60 + 1
     counts = day.books.counts
     assert counts["accepted"] == EVENTS * len(day.sent) == counts["emitted"] + counts["dropped spool_age"]
-    assert day.books.drops == {"spool_age": counts["dropped spool_age"]}
+    assert day.books.dropped_events == {"spool_age": counts["dropped spool_age"]}
     arrived = [sequence for sequence in day.sent if taken_at(day, sequence) is not None]
     assert counts["emitted"] == EVENTS * len(arrived) == sum(map(len, day.back_end.taken.values()))
-    assert (day.spool.events, day.spool.parked_events) == (0, 0)
+    assert (day.outlet.events, day.outlet.parked_events, day.outlet.unaccounted_events) == (0, 0, 0)
 
 
 def test_retries_follow_the_backoff_for_hours(day: Day) -> None:

@@ -17,6 +17,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from support.lives import request
 from support.mappings import mapping_of
 from support.requests import ANYTHING
-from support.spools import Watched
 from support.tokens import Issuer
 from support.virtual_time import VirtualLoop
 
@@ -40,6 +40,7 @@ from otel_bridge.export.retry import Retry, RetryPolicy
 from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.memory import MemoryRegistry
 from otel_bridge.metadata.table import Decoders
+from otel_bridge.model.destination import DEFAULT
 from otel_bridge.model.identity import Scope
 from otel_bridge.pipeline.loop import Pipeline
 from otel_bridge.pipeline.parking import Parking
@@ -97,45 +98,65 @@ class BackEnd:
         """Nothing to let go of."""
 
 
-class Books(Watched):
-    """Whoever is told of events: how many, and when."""
+class Books:
+    """
+    Whoever is told of events: how many, and when.
+
+    It stands for the pipeline's ledger, whose destination is the one, and is that of the others: `told`.
+    """
 
     def __init__(self, loop: VirtualLoop) -> None:
-        super().__init__()
         self._loop = loop
         self.counts: Counter[str] = Counter()
         self.times: dict[str, list[tuple[float, int]]] = defaultdict(list)
+        self.told = _Told(self)
 
-    def _note(self, what: str, events: int) -> None:
+    def note(self, what: str, events: int) -> None:
+        """Something became of so many events."""
         self.counts[what] += events
         self.times[what].append((self._loop.time(), events))
 
+    @property
+    def dropped_events(self) -> dict[str, int]:
+        """Events that were given up, by reason."""
+        return {what.removeprefix("dropped "): events for what, events in self.counts.items() if what.startswith("dropped ")}
+
     def accepted(self, events: int) -> None:
         """A request was acknowledged."""
-        self._note("accepted", events)
+        self.note("accepted", events)
 
     def emitted(self, events: int, spans: int) -> None:
         """The back end took them."""
         assert events == spans
-        self._note("emitted", events)
+        self.note("emitted", events)
 
     def dropped(self, events: int, reason: str, spans: int = 0) -> None:
-        """They were given up."""
+        """They were given up on the way."""
         assert not spans
-        super().dropped(events, reason)
-        self._note(f"dropped {reason}", events)
-
-    def parked(self, events: int) -> None:
-        """They began to wait for their mapping."""
-        self._note("parked", events)
-
-    def unparked(self, events: int, reason: str) -> None:
-        """They go on."""
-        self._note(f"unparked {reason}", events)
+        self.note(f"dropped {reason}", events)
 
     def resolved(self, events: int, status: str, delegate: str) -> None:  # noqa: ARG002 - as the protocol says
         """They were looked up."""
-        self._note(f"resolved {status}", events)
+        self.note(f"resolved {status}", events)
+
+
+class _Told:
+    """The watch of the spool, and the ledger of parking."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    def dropped(self, destination: str, events: int, reason: str) -> None:  # noqa: ARG002 - there is one
+        """They were given up."""
+        self._books.note(f"dropped {reason}", events)
+
+    def parked(self, destination: str, events: int) -> None:  # noqa: ARG002 - as above
+        """They began to wait for their mapping."""
+        self._books.note("parked", events)
+
+    def unparked(self, destination: str, events: int, reason: str) -> None:  # noqa: ARG002 - as above
+        """They go on."""
+        self._books.note(f"unparked {reason}", events)
 
 
 class Day:
@@ -150,9 +171,9 @@ class Day:
         bounds = Bounds(10**8, 10**8, MAX_AGE_S)
         lot = LotLimits(PARKED_S, 10**8, 10**6, 10**8, 10**6)
         clocks = Clocks(loop.wall_ns, loop.monotonic_ns)
-        self.spool = SqliteSpool(folder / "data", bounds, lot, self.books, synchronous="NORMAL", clocks=clocks)
+        self.spool = SqliteSpool(folder / "data", bounds, lot, self.books.told, synchronous="NORMAL", clocks=clocks)
         mappings = CompiledMappings(self.registry, 1 << 20)
-        self.parking = Parking(self.spool, self.registry, mappings, self.books, policy="park", now_ns=loop.wall_ns)
+        self.parking = Parking(self.spool, self.registry, mappings, self.books.told, policy="park", now_ns=loop.wall_ns)
         retry = Retry(
             self.back_end,
             RetryPolicy(1.0, RETRY_MAX_S, math.inf, 300.0),
@@ -160,12 +181,13 @@ class Day:
             random=lambda: 1.0,  # the longest wait of each, so that waits are known
             now=loop.time,
         )
+        self.outlet = self.spool.outlets[DEFAULT]
         self.pipeline = Pipeline(
-            self.spool,
+            self.outlet,
             Stages(mappings, Decoders(), 1 << 20),
             Isolate(retry),
             self.books,
-            sift=self.parking.sift,
+            sift=partial(self.parking.sift, self.outlet),
             limit_bytes=1 << 20,
             linger_s=0.05,
         )
@@ -230,8 +252,8 @@ class Day:
     async def audit(self) -> None:
         """Each minute the books balance, to the event."""
         while True:
-            counts, spool = self.books.counts, self.spool
-            dropped = sum(events for name, events in counts.items() if name.startswith("dropped"))
+            counts, spool = self.books.counts, self.outlet
+            dropped = sum(self.books.dropped_events.values())
             held = spool.events, spool.parked_events
             assert counts["accepted"] == counts["emitted"] + dropped + sum(held), (self.loop.time(), counts, held)
             self.minutes += 1

@@ -172,15 +172,6 @@ class Service:
                     found[tuple(labels[key] for key in sorted(labels))] += int(sample.value)
         return found
 
-    def counts_by(self, name: str, label: str) -> "Counter[str]":
-        """The values of a metric by one of its labels, whatever the others are."""
-        found: Counter[str] = Counter()
-        for family in text_string_to_metric_families(self.get("/metrics").text):
-            for sample in family.samples:
-                if sample.name in {f"otel_bridge_{name}", f"otel_bridge_{name}_total"}:
-                    found[sample.labels[label]] += int(sample.value)
-        return found
-
     def ledger(self, destination: str = DEFAULT) -> Ledger:
         """The account of all acknowledged events of a destination, from /metrics."""
         names = ("receiver_accepted_events", "emitted_events", "dropped_events", "spool_recovered_events")
