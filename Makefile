@@ -1,5 +1,5 @@
 # Every target sets up what it needs; Python 3.11 or later and make are enough.
-# Variables: PYTHON (interpreter), VENV (where it is set up), ARGS (for pytest or the demo).
+# Variables: PYTHON (interpreter), VENV (where it is set up), ARGS (for pytest, the demo or the benchmarks).
 
 find_python = $(shell for p in $(1); do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
@@ -36,8 +36,8 @@ check: setup  ## lint, format, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: setup  ## speeds, as ratios in one run
-	@$(BIN)/python tests/bench/run.py $(ARGS)
+bench: setup  ## speeds beside other programs, as ratios in one run; every value in bench.json
+	@$(BIN)/python tests/bench/run.py --json bench.json $(ARGS)
 
 bench-client: setup  ## what the C++ client costs a device, beside ETDumpGen (needs the extra `aot`)
 	@$(BIN)/python tests/bench/client.py
@@ -52,7 +52,7 @@ engines: setup  ## what some tests need beyond Python, as far as this machine ca
 	@$(BIN)/python tests/support/engines.py
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(PROTO_VENV) .engines dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(PROTO_VENV) .engines bench.json dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(VENV)/.installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is not on PATH; name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }

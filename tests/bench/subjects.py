@@ -41,7 +41,7 @@ from otel_bridge.wire.frame import Frame
 
 IN_FLIGHT, CONNECTIONS, DEVICES = 8, 4, 16
 _OTLP = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-_REMEMBERED_EVENTS, _LEAST_REMEMBERED = 8_192, 16
+_REMEMBERED_EVENTS, _LEAST_REMEMBERED = 8_192, 64
 
 
 class Subject:
@@ -125,7 +125,7 @@ class Bridge(Subject):
         known = found.keys() & expected.keys()
         if not known or any(found[key] != expected[key] for key in known):
             raise SystemExit(
-                f"{self.name}: of {len(found)} spans that the sink took last, the requests give {len(known)} of that id, not all equal"
+                f"{self.name}: the sink took {len(found)} spans last, and of {len(known)} known ids not all are equal"
             )
 
     def _fleet(self, events: int) -> Fleet:
