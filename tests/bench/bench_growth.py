@@ -1,13 +1,13 @@
 """
 How the cost of an event grows with what there is: identifiers, mappings, devices, and events that wait.
 
-Processor time of a bridge with its spool in memory over spans that the sink received, at 1,024 events a request. Each line has
-a bridge of its own; lines of one kind take turns. `full`: a hundred times the devices, ten times the queue, 1,000 mappings.
+Processor time of a bridge with its spool in memory over spans that the sink received, at 1,024 events a request. Lines
+of one kind take turns. `full`: a hundred times the devices, ten times the queue, 1,000 mappings.
 """
 
 import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,8 +19,6 @@ from sink import Sink
 from subjects import Bridge
 from support.processes import free_ports
 
-from otel_bridge.v1 import mapping_pb2
-
 ROUNDS = 5
 BATCH = 1024
 TURN_REQUESTS = 80
@@ -31,10 +29,12 @@ GOALS = {"mappings": 1.3, "waiting": 1.2}
 
 
 class Room:
-    """Bridges of one run, and their sink."""
+    """Bridges of one kind of growth, and their sink."""
 
-    def __init__(self, folder: Path, sink: Sink, stack: ExitStack) -> None:
-        self._folder, self.sink, self._stack = folder, sink, stack
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        self.sink = stack.enter_context(Sink(free_ports(1)[0]))
 
     def program(self, name: str, **settings: str) -> Program:
         """Another bridge."""
@@ -43,10 +43,6 @@ class Room:
             bridge(self._folder / name, self.sink.address, ports, SPOOL__DURABILITY="memory", **settings)
         )
 
-    def subject(self, name: str, files: Sequence[mapping_pb2.MappingFile] = (), devices: int = 16, **settings: str) -> Bridge:
-        """Another bridge with its load."""
-        return Bridge(name, self.program(name, **settings), files=files, devices=devices)
-
 
 def main(effort: Effort = USUAL) -> list[Figure]:
     """Each kind of growth."""
@@ -54,31 +50,32 @@ def main(effort: Effort = USUAL) -> list[Figure]:
     figures = []
     for measure in (_identifiers, _mappings, _devices, _waiting):
         with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            room = Room(folder, stack.enter_context(Sink(free_ports(1)[0])), stack)
-            figures += measure(room, effort)
+            figures += measure(Room(stack), effort)
     return figures
 
 
 def _identifiers(room: Room, effort: Effort) -> list[Figure]:
     counts = (10, 1_000, 100_000)[: 2 if effort.tiny else 3]
-    return _take_turns(
-        "identifiers", room, effort, {n: room.subject(f"identifiers {n}", [synthetic_mapping(n)]) for n in counts}
-    )
+    program = room.program("one")
+    subjects = {count: Bridge(f"{count} identifiers", program, files=[synthetic_mapping(count)]) for count in counts}
+    return _take_turns("identifiers", room, effort, subjects)
 
 
 def _mappings(room: Room, effort: Effort) -> list[Figure]:
-    counts = (1, effort.amount(1_000 if effort.full else 200))
-    made = {}
+    """Each count has a bridge of its own: how much memory it needs is part of the answer."""
+    counts = (1, effort.amount(1_000 if effort.full else 200, 2))
+    subjects = {}
     for count in counts:
         files = [synthetic_mapping(effort.amount(ENTRIES, 10), number=number) for number in range(count)]
-        made[count] = room.subject(f"mappings {count}", files, devices=max(count, 16))
-    return _take_turns("mappings", room, effort, made)
+        subjects[count] = Bridge(f"{count} mappings", room.program(str(count)), files=files, devices=max(count, 16))
+    return _take_turns("mappings", room, effort, subjects)
 
 
 def _devices(room: Room, effort: Effort) -> list[Figure]:
     counts = (1, effort.amount(100_000 if effort.full else 1_000))
-    return _take_turns("devices", room, effort, {n: room.subject(f"devices {n}", devices=n) for n in counts})
+    program = room.program("one")
+    subjects = {count: Bridge(f"{count} devices", program, devices=count) for count in counts}
+    return _take_turns("devices", room, effort, subjects)
 
 
 def _take_turns(what: str, room: Room, effort: Effort, subjects: Mapping[int, Bridge]) -> list[Figure]:
@@ -93,23 +90,21 @@ def _take_turns(what: str, room: Room, effort: Effort, subjects: Mapping[int, Br
 
 
 def _waiting(room: Room, effort: Effort) -> list[Figure]:
-    """Events that came while the back end was away: what it costs to take them in, and to send them once it is back."""
+    """Events that come while the back end is away: what it costs to take them in, and to send them once it is back."""
     depths = [10**3, 10**5, 10**7 if effort.full else 10**6]
-    bridges = {
-        depth: room.subject(
-            f"waiting {depth}", SPOOL__MAX_BYTES=str(1 << 32), EXPORT__RETRY_INITIAL_S="0.2", EXPORT__RETRY_MAX_S="0.5"
-        )
-        for depth in depths
-    }
+    patience = {"EXPORT__RETRY_INITIAL_S": "0.2", "EXPORT__RETRY_MAX_S": "0.5"}
+    subject = Bridge("waiting", room.program("one", SPOOL__MAX_BYTES=str(1 << 32), **patience))
     costs: dict[int, list[float]] = {depth: [] for depth in depths}
+    rss = {}
     for turn in range(effort.rounds(3 if effort.full else ROUNDS) + 1):
-        for depth, subject in bridges.items():
+        for depth in depths if turn else depths[:-1]:  # the first round warms up
             requests = effort.amount(-(-depth // BATCH))
-            times = max(100_000 // depth, 1) if not effort.tiny else 1  # a thousand events alone are milliseconds
+            times = 1 if effort.tiny else max(20_000 // depth, 1)  # a thousand events alone are milliseconds
             cost = statistics.mean(_fill_and_empty(room.sink, subject, requests) for _ in range(times))
+            rss[depth] = subject.program.rss_mib()
             if turn:
                 costs[depth].append(cost)
-    return _shown("waiting", costs, {depth: subject.program.rss_mib() for depth, subject in bridges.items()})
+    return _shown("waiting", costs, rss)
 
 
 def _fill_and_empty(sink: Sink, subject: Bridge, requests: int) -> float:
