@@ -6,6 +6,7 @@ Invariants
 * A request that cannot be understood costs itself (`MalformedRequest`); an event that cannot costs itself, and is counted by
   reason; an attribute that cannot be kept is left out. Nothing else is lost.
 * Bytes from a device are never repeated raw: positions and numbers are.
+* What is to be hashed is hashed here: its value goes no further.
 * Whatever depends on the moment of receipt is fixed here, in the `Stream`.
 """
 
@@ -18,9 +19,10 @@ from otel_bridge.etdump.read import read
 from otel_bridge.model.events import BlockKind, EventBatch
 from otel_bridge.model.stream import LATEST_NS, Anchor, Clock, ClockFault, ClockSource, ModelRef, Stream
 from otel_bridge.v1 import profiling_pb2 as pb
-from otel_bridge.wire.blocks import AllowList, attributes_of, blocks_of, text_of
+from otel_bridge.wire.blocks import Keep, attributes_of, blocks_of, text_of
 from otel_bridge.wire.columns import batch_of
 from otel_bridge.wire.frame import Frame
+from otel_bridge.wire.pseudonyms import Pseudonyms
 
 EXECUTORCH_NS = 1_577_836_800 * 10**9
 """The year 2020: ExecuTorch is younger."""
@@ -36,21 +38,40 @@ _MAX_DROPPED = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """When a request came, nanoseconds since 1970: by the bridge's clock, and when the sender says that it sent it."""
+    """
+    When a request came, and whose it is.
+
+    received_ns   by the bridge's clock, nanoseconds since 1970
+    sent_ns       when the sender says that it sent it; None: it does not say
+    tenant        that of its credential
+    """
 
     received_ns: int
     sent_ns: int | None = None
+    tenant: str = ""
+
+
+AllowList = Callable[[str], bool]
+"""Whether attributes of this key are kept (config/keys.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is believed of what devices say: the section `admission` of the configuration."""
+    """What is believed, and what is kept, of what devices say: the sections `admission` and `privacy` of the configuration."""
 
     resource_keys: AllowList
     inference_keys: AllowList
     max_clock_error_ns: int
     earliest_ns: int = EXECUTORCH_NS
     """A time before this, nanoseconds since 1970, is not taken for a reading of a wall clock."""
+    pseudonyms: Pseudonyms | None = None
+    """What is kept as a hash; None: nothing is."""
+
+    def keep(self, allowed: AllowList, tenant: str) -> Keep:
+        """What is kept of the attributes of a tenant's device."""
+        if self.pseudonyms is not None:
+            return self.pseudonyms.keep(allowed, tenant)
+        return lambda key, value: value if allowed(key) else None
 
 
 BuildOf = Callable[[str, str], str | None]
@@ -84,7 +105,7 @@ def admit_events(frame: Frame, body: bytes, receipt: Receipt, rules: Rules, buil
     stream = _stream(frame.stream, receipt, rules, build_of)
     if stream.stream_id == _UNSET:
         stream = replace(stream, stream_id=hashlib.blake2b(body, digest_size=16).digest())
-    sieved = batch_of(frame, stream, *blocks_of(frame.blocks, rules.inference_keys))
+    sieved = batch_of(frame, stream, *blocks_of(frame.blocks, rules.keep(rules.inference_keys, stream.tenant)))
     return Admitted(*sieved, _sender_dropped(frame.stream))
 
 
@@ -107,7 +128,7 @@ def admit_etdump(request: pb.UploadETDumpRequest, receipt: Receipt, rules: Rules
         stream = replace(stream, stream_id=origin.digest())
     dump = read(request.etdump, stream)
     method = text_of(request.method) or None
-    attributes = attributes_of(request.attributes, rules.inference_keys)
+    attributes = attributes_of(request.attributes, rules.keep(rules.inference_keys, stream.tenant))
     blocks = tuple(
         replace(
             block,
@@ -140,9 +161,10 @@ def _stream(stream: pb.Stream, receipt: Receipt, rules: Rules, build_of: BuildOf
     return Stream(
         stream_id=stream.stream_id or _UNSET,
         sequence=stream.sequence,
+        tenant=receipt.tenant,
         model=model,
         build=model.build_id or (build_of(model.name, model.version) if model.name else None),
-        resource=attributes_of(stream.resource, rules.resource_keys),
+        resource=attributes_of(stream.resource, rules.keep(rules.resource_keys, receipt.tenant)),
         runtime_version=text_of(stream.runtime_version) or None,
         clocks=tuple(replace(clock, anchor=None) if fault else clock for clock, fault in zip(clocks, faults, strict=True)),
         received_ns=receipt.received_ns,

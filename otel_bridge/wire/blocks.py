@@ -21,8 +21,8 @@ _KINDS = frozenset(pb.BlockKind.values())
 _DEFAULT_NAMES = {BlockKind.LOAD: "Default", BlockKind.EXECUTE: "Execute"}
 
 
-AllowList = Callable[[str], bool]
-"""Whether attributes of this key are kept (config/keys.py)."""
+Keep = Callable[[str, AttributeValue], AttributeValue | None]
+"""(key, value) -> what is kept of an attribute; None: nothing, not even its key."""
 
 
 def text_of(data: bytes) -> str:
@@ -31,12 +31,15 @@ def text_of(data: bytes) -> str:
     return codecs.utf_8_decode(data[:_MAX_TEXT_BYTES], "backslashreplace", whole)[0]
 
 
-def attributes_of(attributes: Iterable[pb.Attribute], allowed: AllowList) -> Attributes:
-    """Attributes that are allowed, can be kept and are not the bridge's own, at most 128; of two with one key the first."""
+def attributes_of(attributes: Iterable[pb.Attribute], keep: Keep) -> Attributes:
+    """What is kept of attributes that can be and are not the bridge's own, at most 128; of two with one key the first."""
     kept: dict[str, AttributeValue] = {}
     for attribute in attributes:
         key, value = text_of(attribute.key), _value_of(attribute.value)
-        if value is None or not 0 < len(attribute.key) <= _MAX_KEY_BYTES or not allowed(key) or key.startswith(OWN_PREFIXES):
+        if value is None or not 0 < len(attribute.key) <= _MAX_KEY_BYTES or key.startswith(OWN_PREFIXES):
+            continue
+        value = keep(key, value)
+        if value is None:
             continue
         kept.setdefault(key, value)
         if len(kept) == _MAX_ATTRIBUTES:
@@ -58,7 +61,7 @@ def _value_of(value: pb.Value) -> AttributeValue | None:
             return None
 
 
-def blocks_of(blocks: Sequence[pb.Block], allowed: AllowList) -> tuple[tuple[Block, ...], list[int]]:
+def blocks_of(blocks: Sequence[pb.Block], keep: Keep) -> tuple[tuple[Block, ...], list[int]]:
     """
     The blocks of a request, in order, and the events of each. The messages are cleared of what only one block says.
 
@@ -74,12 +77,12 @@ def blocks_of(blocks: Sequence[pb.Block], allowed: AllowList) -> tuple[tuple[Blo
         said = block.SerializeToString()
         like = known.get(said)
         if like is None:
-            like = known[said] = _block_of(index, block, allowed)
+            like = known[said] = _block_of(index, block, keep)
         made.append(like.at(position))
     return tuple(made), counts
 
 
-def _block_of(index: int, block: pb.Block, allowed: AllowList) -> Block:
+def _block_of(index: int, block: pb.Block, keep: Keep) -> Block:
     name = text_of(block.name)
     if block.kind not in _KINDS:
         raise MalformedRequest(f"blocks[{index}].kind: is {block.kind}; it must be one of BlockKind, or unset")
@@ -96,7 +99,7 @@ def _block_of(index: int, block: pb.Block, allowed: AllowList) -> Block:
         method=text_of(block.method) or None,
         context=context_of(block.traceparent, block.tracestate),
         error=block.error if block.HasField("error") else None,
-        attributes=attributes_of(block.attributes, allowed),
+        attributes=attributes_of(block.attributes, keep),
         run_index=block.run_index if block.HasField("run_index") and block.run_index < 2**63 else None,
         part=_part_of(index, block.part) if block.HasField("part") else None,
     )

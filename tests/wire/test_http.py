@@ -70,7 +70,7 @@ def test_no_room(opened: Callable[..., Any], run: Callable[..., Any]) -> None:
     """When the spool is full, or closed, the answer is 503 with a whole number of seconds to wait; once there is room, 200."""
 
     async def main() -> None:
-        async with opened(limit_bytes=LIMIT, spool_bytes=1) as doors:
+        async with opened(limit_bytes=LIMIT, spool_bytes=1, duplicates=0) as doors:
             assert (await doors.client.post(PATH, content=DUMP)).status_code == 200
             response = await doors.client.post(PATH, content=DUMP)
             assert the_fault(response, 503)["reason"] == "spool_full"
@@ -88,7 +88,7 @@ def test_no_room(opened: Callable[..., Any], run: Callable[..., Any]) -> None:
 def test_a_fault_inside(opened: Callable[..., Any], run: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     """A fault of the bridge is 500 without its particulars, which go to the log; the next request is served."""
 
-    def build_of(name: str, _version: str) -> str | None:
+    def build_of(_tenant: str, name: str, _version: str) -> str | None:
         if name == "bad":
             raise RuntimeError("secret")
         return None
@@ -113,7 +113,7 @@ def test_what_operators_ask(opened: Callable[..., Any], run: Callable[..., Any])
         async with opened() as doors:
             client = doors.client
             assert (await client.get("/healthz")).text == "ok\n"
-            assert (await client.get("/readyz")).text == "ready\n"
+            assert (await client.get("/readyz")).text == "ready\nspool: ok\n"
             metrics = await client.get("/metrics")
             assert metrics.text == "a_metric 1\n"
             assert metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
