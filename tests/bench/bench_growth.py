@@ -55,7 +55,7 @@ def main(effort: Effort = USUAL) -> list[Figure]:
 
 
 def _identifiers(room: Room, effort: Effort) -> list[Figure]:
-    counts = (10, 1_000, 100_000)[: 2 if effort.tiny else 3]
+    counts = (10, 1_000, 50_000)[: 2 if effort.tiny else 3]
     program = room.program("one")
     subjects = {count: Bridge(f"{count} identifiers", program, files=[synthetic_mapping(count)]) for count in counts}
     return _take_turns("identifiers", room, effort, subjects)
