@@ -27,7 +27,7 @@ from otel_bridge.export.tls import TlsFiles
 from otel_bridge.load.doors import Door, GrpcDoor, HttpDoor
 from otel_bridge.load.events import Program as Model
 from otel_bridge.load.events import patterns, program_of
-from otel_bridge.load.fleet import Body, Fleet
+from otel_bridge.load.fleet import DEVICE, Body, Fleet
 from otel_bridge.load.traffic import Outcome, drive
 from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.memory import MemoryRegistry
@@ -112,12 +112,12 @@ class Bridge(Subject):
             each.value.string_value
             for resource in ExportTraceServiceRequest.FromString(arrived).resource_spans
             for each in resource.resource.attributes
-            if each.key == "service.instance.id"
+            if each.key == DEVICE
         }
         expected: dict[tuple[bytes, bytes], bytes] = {}
         for body in self._sent:
             frame = Frame.FromString(body)
-            if frame.stream is not None and frame.stream.stream_id.hex() in seen:
+            if frame.stream is not None and frame.stream.resource[-1].value.text.decode() in seen:
                 batch = admit_events(frame, body, Receipt(time.time_ns()), RULES, lambda *_: None).batch
                 for payload in assemble(self._stages.run(batch), 1 << 24):
                     expected |= spans_of(payload.data)
