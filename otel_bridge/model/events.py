@@ -114,10 +114,10 @@ class Block:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # frozen, it would take longer to make than a small request's columns
 class EventBatch:
     """
-    n events of m blocks.
+    n events of m blocks. Never changed once it is made.
 
     bounds       int64[m+1]   rows of block b are bounds[b] to bounds[b+1]
     kind         uint8[n]     `EventKind`
