@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from otel_bridge.errors import MalformedRequest
 from otel_bridge.model.events import NO_INSTRUCTION, Block, EventBatch, EventKind
 from otel_bridge.model.stream import Stream
-from otel_bridge.wire.frame import COLUMNS, Columns, Frame
+from otel_bridge.wire.frame import COLUMNS, Frame
 from otel_bridge.wire.names import Names
-from otel_bridge.wire.shape import MAX_CHAIN, Shape
+from otel_bridge.wire.shape import MAX_CHAIN, Columns, Shape
 
 _MAX_METADATA_BYTES = 16 << 20
 _WHOLE = {"kind", "instruction", "identifier", "start_delta", "duration"}
