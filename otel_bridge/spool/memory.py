@@ -60,8 +60,9 @@ class MemorySpool:
 
     async def append(self, batch: EventBatch) -> None:
         """Keep a batch; see `Spool.append`."""
-        check_room(self._bytes, batch.nbytes, self._max_bytes, closed=self._closed)
-        self._put(Record(self._next, batch))
+        size = batch.nbytes
+        check_room(self._bytes, size, self._max_bytes, closed=self._closed)
+        self._put(Record(self._next, batch), size)
         self._next += 1
 
     async def read(self, max_events: int, linger_s: float = 0.0) -> Sequence[Record]:
@@ -127,11 +128,11 @@ class MemorySpool:
 
     def _return(self, records: Sequence[Record]) -> int:
         for record in records:
-            self._put(replace(record, has_waited=True))
+            self._put(replace(record, has_waited=True), record.batch.nbytes)
         return sum(len(record.batch) for record in records)
 
-    def _put(self, record: Record) -> None:
-        size, events = record.batch.nbytes, len(record.batch)
+    def _put(self, record: Record, size: int) -> None:
+        events = len(record.batch)
         self._sizes[record.number] = (size, events)
         self._bytes += size
         self._events += events
