@@ -90,8 +90,22 @@ def _rows(scene: Scene) -> _Rows:
         prototype(every[number], parented=parented)
         for number, parented in zip(tail[first].tolist(), columns.parented[first].tolist(), strict=True)
     ]
-    data, offsets = write_rows(prototypes, which, columns)
+    data, offsets, tail_at = write_rows(prototypes, which, columns)
+    if len(scene.metadata):
+        entry, face_bytes = _entries(scene, root_row, len(is_root))
+        chosen = slice(None) if order is None else order
+        scene.metadata.fill(data, tail_at + face_bytes[chosen], entry[chosen])
     return _Rows(data.data, offsets, stream, np.concatenate(([0], np.cumsum(events))))
+
+
+def _entries(scene: Scene, root_row: NDArray[np.int64], rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of each row the entry of its metadata (-1: none, or a root, whose tail has its values), and the bytes of its face."""
+    n = len(scene.batch)
+    entry, face_bytes = np.full(rows, -1), np.zeros(rows, np.int64)
+    entry[:n] = scene.decoded
+    entry[root_row] = -1
+    face_bytes[:n] = np.array([len(each.encoded) for each in scene.templates], np.int64)[scene.template]
+    return entry, face_bytes
 
 
 def _order(scene: Scene, stream: NDArray[np.int64], made: NDArray[np.int64]) -> NDArray[np.int64] | None:
