@@ -13,8 +13,9 @@ from support.scenes import STREAM, batch_of, call, delegated, execute, runtime, 
 from otel_bridge.model.events import EventBatch, concatenate
 from otel_bridge.pipeline import readings
 from otel_bridge.spans.assemble import assemble
-from otel_bridge.spans.fit import Limits, fit
+from otel_bridge.spans.fit import fit
 from otel_bridge.spans.reference import build
+from otel_bridge.spans.rollup import Limits
 from otel_bridge.v1 import mapping_pb2 as pb
 
 FIELDS = {
