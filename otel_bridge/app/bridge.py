@@ -19,10 +19,12 @@ from otel_bridge import __version__
 from otel_bridge.app.data_dir import Claim
 from otel_bridge.app.doors import Doors
 from otel_bridge.app.egress import Egress
+from otel_bridge.app.readiness import OK, Readiness
 from otel_bridge.app.storage import open_spool
 from otel_bridge.app.watch import Recorder
 from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.export.protocol import Exporter
+from otel_bridge.mapping.quota import Quota
 from otel_bridge.mapping.sqlite import open_registry
 from otel_bridge.telemetry.provider import OwnExport, Provider
 from otel_bridge.v1 import mapping_pb2
@@ -45,24 +47,33 @@ class Bridge:
         self._config = config
         self._provider = Provider(version=__version__, export=_own_export(config))
         recorder = self._recorder = Recorder(self._provider.telemetry)
-        entrance = open_entrance(config.server, config.auth, recorder.denied)
+        entrance = open_entrance(config, recorder.denied)
         self.registry = open_registry(config.server.data_dir)
         self._claim = Claim(config.server.data_dir) if config.server.data_dir is not None else None
-        self._egress = Egress(config, self.registry, recorder, exporter=exporter)
+        self._egress = Egress(config, self.registry, recorder, exporter=exporter, traces=self._provider.traces)
         self._spool = open_spool(config, recorder)
         self._egress.attach(self._spool)
+        self._readiness = Readiness(
+            self.registry,
+            self._spool,
+            recorder,
+            max_bytes=config.spool.max_bytes,
+            needs_egress=config.server.ready_needs_egress,
+            broken=self._egress.broken.is_set,
+        )
+        self._looking: asyncio.Task[None] | None = None
         self._doors = Doors(
             config,
             entrance,
             self._spool,
             registry=self.registry,
-            mappings=Mappings(self.registry, self._missing, self._egress.parking.uploaded),
+            mappings=Mappings(self.registry, self._missing, self._egress.parking.uploaded, self._quota_of),
             recorder=recorder,
-            ready=lambda: self._ready and not self._egress.broken.is_set(),
+            ready=self._readiness.condition,
             metrics=self._provider.exposition,
+            traces=self._provider.traces,
         )
         self._watch_sizes()
-        self._ready = False
 
     @property
     def grpc_address(self) -> str:
@@ -82,7 +93,9 @@ class Bridge:
         except BaseException:
             await self.stop()
             raise
-        self._ready = True
+        self._readiness.stage = OK
+        await self._doors.grpc.tell(is_ready=True)
+        self._looking = asyncio.create_task(self._readiness.run(self._doors.grpc.tell))
 
     async def wait_broken(self) -> None:
         """Return when the bridge cannot go on: its pipeline has failed, or has ended although nobody stopped it."""
@@ -90,8 +103,11 @@ class Bridge:
 
     async def stop(self) -> None:
         """Stop as the module says; events that do not leave in time stay in the spool, or are counted as dropped."""
-        self._ready = False
+        self._readiness.stage = "stopping"
         await self._doors.grpc.turn_away()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         if self._egress.is_running:
             await asyncio.sleep(self._config.server.turn_away_s)
         await self._doors.stop()
@@ -111,7 +127,11 @@ class Bridge:
         elif left:
             _log.info("%d events stay in the spool for the next start", left)
 
-    def _missing(self) -> list[mapping_pb2.MissingMapping]:
+    def _quota_of(self, tenant: str) -> Quota:
+        quotas = self._config.tenants.of(tenant)
+        return Quota(quotas.mappings, quotas.mapping_bytes)
+
+    def _missing(self, tenant: str) -> list[mapping_pb2.MissingMapping]:
         return [
             mapping_pb2.MissingMapping(
                 ref=str(each.awaited),
@@ -122,18 +142,27 @@ class Bridge:
                 passed_events=each.passed_events,
             )
             for each in self._egress.parking.missing()
+            if each.awaited.tenant == tenant
         ]
 
     def _watch_sizes(self) -> None:
         watch, spool, letters = self._provider.telemetry.watch, self._spool, self._egress.letters
         watch("otel_bridge.dead_letters.size_bytes", lambda: letters.size_bytes if letters is not None else None)
-        watch("otel_bridge.spool.events", lambda: spool.events)
+        watch("otel_bridge.spool.size", lambda: spool.events)
         watch("otel_bridge.spool.size_bytes", lambda: spool.size_bytes)
         watch("otel_bridge.spool.capacity_bytes", lambda: self._config.spool.max_bytes)
-        watch("otel_bridge.spool.parked_events", lambda: spool.parked_events)
-        watch("otel_bridge.spool.parked_bytes", lambda: spool.parked_bytes)
+        watch("otel_bridge.parked_events", lambda: spool.parked_events)
+        watch("otel_bridge.parked_bytes", lambda: spool.parked_bytes)
 
 
 def _own_export(config: BridgeConfig) -> OwnExport | None:
     own = config.telemetry
-    return OwnExport(own.own_endpoint) if own.own_metrics else None
+    if not own.own_metrics and not own.own_traces_ratio:
+        return None
+    return OwnExport(
+        own.own_endpoint,
+        over_http=own.own_protocol == "http/protobuf",
+        headers=own.own_headers,
+        metrics=own.own_metrics,
+        traces_ratio=own.own_traces_ratio,
+    )

@@ -63,7 +63,7 @@ class Kept:
     def __init__(self) -> None:
         self.payloads: list[bytes] = []
 
-    async def send(self, payload: bytes) -> Sent:
+    async def send(self, payload: bytes, tenant: str = "") -> Sent:  # noqa: ARG002 - as the protocol says
         """Keep a payload."""
         self.payloads.append(payload)
         return Sent()

@@ -7,21 +7,21 @@ Invariant: the doors know of the rest of the bridge what they are given here; th
 import asyncio
 from collections.abc import Callable
 
+from otel_bridge.app.privacy import rules_of
 from otel_bridge.app.watch import Recorder
 from otel_bridge.config.bridge import BridgeConfig
-from otel_bridge.config.keys import allow
 from otel_bridge.mapping.registry import Registry
 from otel_bridge.spool.protocol import Spool
-from otel_bridge.wire.admission import Rules
+from otel_bridge.telemetry.traces import Traces
 from otel_bridge.wire.entrance import Entrance
 from otel_bridge.wire.guard import GrpcGuard
+from otel_bridge.wire.health import Condition
 from otel_bridge.wire.http import http_app
 from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.mappings import Mappings
-from otel_bridge.wire.server import GrpcDoor, HttpDoor
+from otel_bridge.wire.server import GrpcDoor, HttpDoor, Interceptor
 from otel_bridge.wire.servicers import mapping_handler, profiling_handler
-
-_TENANT = ""
+from otel_bridge.wire.traced import GrpcTraces
 
 
 class Doors:
@@ -29,8 +29,9 @@ class Doors:
     Both doors.
 
     entrance   who may come in
-    ready      whether requests are taken
+    ready      whether requests are welcome
     metrics    Prometheus text exposition
+    traces     spans of the bridge's own
     """
 
     def __init__(
@@ -42,24 +43,22 @@ class Doors:
         registry: Registry,
         mappings: Mappings,
         recorder: Recorder,
-        ready: Callable[[], bool],
+        ready: Callable[[], Condition],
         metrics: Callable[[], bytes],
+        traces: Traces,
     ) -> None:
         self._config = config.server
         self._entrance = entrance
-        rules = Rules(
-            allow(config.admission.resource_keys),
-            allow(config.admission.inference_keys),
-            int(config.admission.max_clock_error_s * 1e9),
-        )
-        intake = Intake(spool, rules, lambda name, version: registry.build_of(_TENANT, name, version), recorder)
+        intake = Intake(spool, rules_of(config), registry.build_of, recorder, spend=entrance.spend, traces=traces)
         limit = config.server.max_request_bytes
 
         def count_grpc(outcome: str) -> None:
             recorder.request("grpc", outcome)
 
         handlers = (profiling_handler(intake, count_grpc), mapping_handler(mappings, count_grpc))
-        guards = [GrpcGuard(entrance.gate, count_grpc)] if entrance.gate is not None else []
+        guards: list[Interceptor] = [GrpcGuard(entrance.gate, count_grpc)] if entrance.gate is not None else []
+        if traces.is_on:
+            guards.append(GrpcTraces(traces))
         self.grpc = GrpcDoor(handlers, limit, entrance.tls, guards)
         app = http_app(
             intake,
@@ -70,6 +69,7 @@ class Doors:
             metrics=metrics,
             count=lambda outcome: recorder.request("http", outcome),
             gate=entrance.gate,
+            traces=traces,
         )
         self.http = HttpDoor(app, config.server.drain_s, entrance.tls)
 

@@ -7,6 +7,7 @@ Invariant: a pipeline that ends although nobody stopped it breaks the bridge; no
 import asyncio
 import logging
 
+from otel_bridge.app.privacy import withheld_by
 from otel_bridge.app.storage import open_dead_letters
 from otel_bridge.app.watch import Recorder
 from otel_bridge.clock.converters import Converters
@@ -20,6 +21,7 @@ from otel_bridge.pipeline.loop import Pipeline
 from otel_bridge.pipeline.parking import Parking
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spool.protocol import Spool
+from otel_bridge.telemetry.traces import SILENT, Traces
 
 _log = logging.getLogger(__name__)
 
@@ -31,15 +33,23 @@ class Egress:
     The way out.
 
     exporter   instead of the one that the settings describe
+    traces     spans of the bridge's own
 
     Raises `ConfigError` where the settings cannot be obeyed.
     """
 
     def __init__(
-        self, config: BridgeConfig, registry: Registry, recorder: Recorder, *, exporter: Exporter | None = None
+        self,
+        config: BridgeConfig,
+        registry: Registry,
+        recorder: Recorder,
+        *,
+        exporter: Exporter | None = None,
+        traces: Traces = SILENT,
     ) -> None:
         self._config = config
         self._registry = registry
+        self._traces = traces
         self._recorder = recorder
         self._converters = Converters(config.clock.converters, watch=recorder.unconverted)
         self._decoders = Decoders(
@@ -60,7 +70,9 @@ class Egress:
     def attach(self, spool: Spool) -> None:
         """Take from this spool once started. It is opened last: opening it counts what it holds as this process's."""
         mappings = CompiledMappings(self._registry, _COMPILED_BYTES)
-        stages = Stages(mappings, self._decoders, self._config.mapping.template_cache_bytes, self._converters)
+        stages = Stages(
+            mappings, self._decoders, self._config.mapping.template_cache_bytes, self._converters, withheld_by(self._config)
+        )
         self.parking = Parking(spool, self._registry, mappings, self._recorder, policy=self._config.parking.policy)
         export = self._config.export
         self._pipeline = Pipeline(
@@ -71,6 +83,8 @@ class Egress:
             sift=self.parking.sift,
             limit_bytes=export.max_request_bytes,
             linger_s=export.linger_ms / 1000,
+            by_tenant=bool(export.tenant_header),
+            traces=self._traces,
         )
 
     @property

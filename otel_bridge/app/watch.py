@@ -1,7 +1,10 @@
 """What the rooms tell, written into the instruments of `telemetry`: the only place that knows both."""
 
+import time
 from functools import partial
+from math import inf
 
+from otel_bridge.errors import SpoolFull
 from otel_bridge.export.circuit import State
 from otel_bridge.telemetry.recorder import Telemetry
 
@@ -9,7 +12,7 @@ from otel_bridge.telemetry.recorder import Telemetry
 class Recorder:
     """
     A `wire.intake.Watch`, a `spool.protocol.Watch`, a `pipeline.loop.Ledger`, an `export.observed.Watch` and an
-    `export.dead_letters.Watch`.
+    `export.dead_letters.Watch`; and what `readiness.Sight` sees.
 
     The ledger: accepted + recovered = emitted + dropped + what the spool still holds, parked events included.
     """
@@ -17,8 +20,14 @@ class Recorder:
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
         self._circuit = State.CLOSED.value
+        self.full_at_s = -inf
         for state in State:
             telemetry.watch("otel_bridge.exporter.circuit", partial(self._is, state.value), state=state.value)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the back end is away."""
+        return self._circuit != State.CLOSED.value
 
     def _is(self, state: str) -> int:
         return int(state == self._circuit)
@@ -28,7 +37,7 @@ class Recorder:
         self._telemetry.add("otel_bridge.receiver.accepted_events", events)
 
     def refused(self, events: int, reason: str) -> None:
-        """Events of an accepted request were not taken."""
+        """Events were not taken: some of an accepted request, or all of one that is to come again."""
         self._telemetry.add("otel_bridge.receiver.refused_events", events, reason=reason)
 
     def sender_dropped(self, events: int, reason: str) -> None:
@@ -41,6 +50,8 @@ class Recorder:
 
     def request(self, transport: str, outcome: str) -> None:
         """A request ended: "ok", or the reason of its error."""
+        if outcome == SpoolFull.reason:
+            self.full_at_s = time.monotonic()
         self._telemetry.add("otel_bridge.receiver.requests", 1, transport=transport, outcome=outcome)
 
     def denied(self, transport: str, reason: str) -> None:
@@ -49,22 +60,22 @@ class Recorder:
 
     def emitted(self, events: int, spans: int) -> None:
         """The back end took the spans of these events."""
-        self._telemetry.add("otel_bridge.pipeline.emitted_events", events)
+        self._telemetry.add("otel_bridge.emitted_events", events)
         self._telemetry.add("otel_bridge.exporter.sent_spans", spans)
 
     def dropped(self, events: int, reason: str, spans: int = 0) -> None:
         """Events were given up, and so many spans with them."""
-        self._telemetry.add("otel_bridge.pipeline.dropped_events", events, reason=reason)
+        self._telemetry.add("otel_bridge.dropped_events", events, reason=reason)
         if spans:
             self._telemetry.add("otel_bridge.exporter.send_failed_spans", spans, reason=reason)
 
     def parked(self, events: int) -> None:
         """Events began to wait for their mapping."""
-        self._telemetry.add("otel_bridge.parking.parked_events", events)
+        self._telemetry.add("otel_bridge.parking.incoming_events", events)
 
     def unparked(self, events: int, reason: str) -> None:
         """Events go on: their mapping is there, their time is up, or there was no room to wait."""
-        self._telemetry.add("otel_bridge.parking.unparked_events", events, reason=reason)
+        self._telemetry.add("otel_bridge.parking.outgoing_events", events, reason=reason)
 
     def resolved(self, events: int, status: str, delegate: str) -> None:
         """Delegate events of a backend (or "") got this status."""

@@ -19,7 +19,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from otel_bridge.model.identity import Identity, Scope
+from otel_bridge.model.identity import TENANT, Identity, Scope
 
 PREFIX = "otb_"
 SECRET_BITS = 256
@@ -47,7 +47,7 @@ class Token(BaseModel):
     id: Annotated[str, Field(pattern=rf"^[{_ID_LETTERS}]{{{_ID_LENGTH}}}$")]
     name: Annotated[str, Field(pattern=rf"^{NAME.pattern}$")]
     scopes: Annotated[tuple[Scope, ...], Field(min_length=1)]
-    tenant: str = ""
+    tenant: Annotated[str, Field(pattern=rf"^({TENANT.pattern})?$")] = ""
     created: AwareDatetime
     expires: AwareDatetime | None = None
     revoked: AwareDatetime | None = None
@@ -67,12 +67,22 @@ class Token(BaseModel):
         return State.ACTIVE
 
 
-def draw(name: str, scopes: Iterable[Scope], now: datetime, lifetime: timedelta | None = None) -> tuple[Token, str]:
+def draw(
+    name: str, scopes: Iterable[Scope], now: datetime, lifetime: timedelta | None = None, *, tenant: str = ""
+) -> tuple[Token, str]:
     """A new token: what is kept of it, and the token itself, which is nowhere else."""
     key = "".join(secrets.choice(_ID_LETTERS) for _ in range(_ID_LENGTH))
     whole = f"{PREFIX}{key}_{secrets.token_urlsafe(SECRET_BITS // 8)}"
     expires = None if lifetime is None else now + lifetime
-    kept = Token(id=key, name=name, scopes=tuple(dict.fromkeys(scopes)), created=now, expires=expires, sha256=_digest(whole))
+    kept = Token(
+        id=key,
+        name=name,
+        scopes=tuple(dict.fromkeys(scopes)),
+        tenant=tenant,
+        created=now,
+        expires=expires,
+        sha256=_digest(whole),
+    )
     return kept, whole
 
 

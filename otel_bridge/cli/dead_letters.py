@@ -49,10 +49,10 @@ def dead_letters(config_file: Path | None, data_dir: str | None, *, as_json: boo
     if as_json:
         click.echo(json.dumps([{**asdict(letter), "path": str(letter.path)} for letter in letters], indent=2))
         return
-    table = Table("letter", "time", "reason", "spans", "bytes", "message", box=None)
+    table = Table("letter", "time", "tenant", "reason", "spans", "bytes", "message", box=None)
     for letter in letters:
-        shown = (letter.path.stem, letter.time, letter.reason, str(letter.spans), str(letter.size_bytes), letter.message)
-        table.add_row(*map(cell, shown))
+        shown = (letter.path.stem, letter.time, letter.tenant, letter.reason, letter.spans, letter.size_bytes, letter.message)
+        table.add_row(*map(cell, map(str, shown)))
     console().print(table)
 
 
@@ -93,7 +93,7 @@ async def _replay(letters: Iterable[Letter], exporter: Exporter, refused: list[R
             refused.clear()
             try:
                 payload = letter.read()
-                rejected = (await exporter.send(payload)).rejected_spans
+                rejected = (await exporter.send(payload, letter.tenant)).rejected_spans
                 if refused:
                     letter.keep_only(refused, time.time_ns())
                 else:

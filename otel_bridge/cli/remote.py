@@ -98,18 +98,24 @@ def connection_to(remote: Remote) -> Generator[Connection, None, None]:
 
     Raises `ConfigError` where the options cannot be obeyed.
     """
-    with Connection(
+    with open_connection(remote) as connection:
+        try:
+            yield connection
+        except (BridgeRefused, BridgeUnavailable) as error:
+            raise click.ClickException(explain(remote.server, error)) from error
+
+
+def open_connection(remote: Remote, *, alone: bool = False) -> Connection:
+    """A connection as the options say; `alone`: with a TCP connection of its own. Raises `ConfigError`."""
+    return Connection(
         remote.server,
         token=remote.token,
         ca=remote.ca,
         cert=remote.cert,
         key=remote.key,
         plain_token=remote.plain_token,
-    ) as connection:
-        try:
-            yield connection
-        except (BridgeRefused, BridgeUnavailable) as error:
-            raise click.ClickException(explain(remote.server, error)) from error
+        alone=alone,
+    )
 
 
 def patiently(call: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:

@@ -56,7 +56,8 @@ def serve(
         },
     )
     keep_freed_memory()
-    configure(level=settings.telemetry.log_level.upper(), form=settings.telemetry.log_format)
+    own = settings.telemetry
+    configure(level=own.log_level.upper(), form=own.log_format, burst=own.log_burst, period_s=own.log_period_s)
     run(_serve(Bridge(settings)))
 
 

@@ -16,7 +16,7 @@ from otel_bridge.auth.book import FILE_NAME, Tokens, change_tokens, read_tokens
 from otel_bridge.auth.token import NAME, State, Token, draw
 from otel_bridge.cli.cells import cell, console
 from otel_bridge.config.load import load
-from otel_bridge.model.identity import Scope
+from otel_bridge.model.identity import TENANT, Scope
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
@@ -48,6 +48,18 @@ class _NameType(click.ParamType[Any]):
         return value
 
 
+class _TenantType(click.ParamType[Any]):
+    """The name of a tenant."""
+
+    name = "tenant"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text."""
+        if value and TENANT.fullmatch(value) is None:
+            self.fail(f"{value!r} must be 1 to 64 letters, digits and . _ -, beginning with a letter or digit", param, ctx)
+        return value
+
+
 @click.group()
 def token() -> None:
     """Make, list and revoke tokens.
@@ -76,6 +88,9 @@ def _file_options(command: Callable[..., None]) -> Callable[..., None]:
     type=click.Choice([each.value for each in Scope]),
     help="What it allows; repeatable, none implies another.",
 )
+@click.option(
+    "--tenant", type=_TenantType(), default="", metavar="TENANT", help="Whose it is.  [default: the tenant without name]"
+)
 @click.option("--expires", type=_DurationType(), metavar="90d", help="How long it is good.  [default: until revoked]")
 @click.option(
     "--overlap",
@@ -89,6 +104,7 @@ def create(
     *,
     name: str,
     scopes: tuple[str, ...],
+    tenant: str,
     expires: timedelta | None,
     overlap: timedelta | None,
     output: Path | None,
@@ -98,14 +114,14 @@ def create(
 ) -> None:
     """Make a token and print it, this once. NAME says who gets it."""
     path, now = _path(config_file, data_dir, file), _now()
-    kept, whole = draw(name, map(Scope, scopes), now, expires)
+    kept, whole = draw(name, map(Scope, scopes), now, expires, tenant=tenant)
 
     def add(tokens: Tokens) -> list[Token]:
-        namesakes = {each.id for each in tokens if each.name == name and each.state(now) is State.ACTIVE}
+        namesakes = {each.id for each in tokens if _is_called(each, name, tenant) and each.state(now) is State.ACTIVE}
         if namesakes and overlap is None:
             raise click.ClickException(
-                f"there is a token {name} ({', '.join(sorted(namesakes))}); name this one otherwise, or rotate with --overlap: "
-                "how long the earlier one is still good"
+                f"there is a token {name}{_of(tenant)} ({', '.join(sorted(namesakes))}); name this one otherwise, or rotate "
+                "with --overlap: how long the earlier one is still good"
             )
         ending = now + (overlap or timedelta())
         return [*(_ending(each, ending) if each.id in namesakes else each for each in tokens), kept]
@@ -114,47 +130,55 @@ def create(
         change_tokens(path, add, now)
         write(whole)
     end = f"until {_shown(kept.expires)}" if kept.expires else "until it is revoked"
-    click.echo(f"token {kept.id} of {name}, for {', '.join(kept.scopes)}, {end}", err=True)
+    click.echo(f"token {kept.id} of {name}{_of(tenant)}, for {', '.join(kept.scopes)}, {end}", err=True)
 
 
 @token.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_file_options
 def list_(*, as_json: bool, config_file: Path | None, data_dir: str | None, file: Path | None) -> None:
-    """List tokens: names, scopes and times, never what they are."""
+    """List tokens: names, tenants, scopes and times, never what they are."""
     tokens, now = read_tokens(_path(config_file, data_dir, file)), _now()
     if as_json:
         rows = [each.model_dump(mode="json", exclude={"sha256"}) | {"state": each.state(now).value} for each in tokens]
         click.echo(json.dumps(rows, indent=2))
         return
-    table = Table("id", "name", "scopes", "created (UTC)", "expires (UTC)", "state", box=None)
+    table = Table("id", "name", "tenant", "scopes", "created (UTC)", "expires (UTC)", "state", box=None)
     for each in tokens:
         end = _shown(each.expires) if each.expires else "never"
-        row = (each.id, each.name, ", ".join(each.scopes), _shown(each.created), end, each.state(now).value)
+        row = (each.id, each.name, each.tenant, ", ".join(each.scopes), _shown(each.created), end, each.state(now).value)
         table.add_row(*map(cell, row))
     console().print(table)
 
 
 @token.command()
 @click.argument("names", metavar="NAME_OR_ID...", nargs=-1, required=True)
+@click.option(
+    "--tenant",
+    type=_TenantType(),
+    default="",
+    metavar="TENANT",
+    help="Whose names these are.  [default: the tenant without name]",
+)
 @_file_options
-def revoke(*, names: tuple[str, ...], config_file: Path | None, data_dir: str | None, file: Path | None) -> None:
+def revoke(*, names: tuple[str, ...], tenant: str, config_file: Path | None, data_dir: str | None, file: Path | None) -> None:
     """Revoke tokens, by their id or all of a name."""
     path, now = _path(config_file, data_dir, file), _now()
     revoked: list[Token] = []
 
     def end(tokens: Tokens) -> list[Token]:
         live = [each for each in tokens if each.state(now) is not State.REVOKED]
-        unknown = [name for name in names if not any(name in (each.id, each.name) for each in live)]
+        named = {name: [each for each in live if each.id == name or _is_called(each, name, tenant)] for name in names}
+        unknown = [name for name, found in named.items() if not found]
         if unknown:
-            raise click.ClickException(f"there is no token {', '.join(map(ascii, unknown))}; nothing was revoked")
-        revoked.extend(each for each in live if each.id in names or each.name in names)
+            raise click.ClickException(f"there is no token {', '.join(map(ascii, unknown))}{_of(tenant)}; nothing was revoked")
+        revoked.extend(each for each in live if any(each in found for found in named.values()))
         ids = {each.id for each in revoked}
         return [each.model_copy(update={"revoked": now}) if each.id in ids else each for each in tokens]
 
     change_tokens(path, end, now)
     for each in revoked:
-        click.echo(f"revoked: token {each.id} of {each.name}")
+        click.echo(f"revoked: token {each.id} of {each.name}{_of(each.tenant)}")
 
 
 def _path(config_file: Path | None, data_dir: str | None, file: Path | None) -> Path:
@@ -164,6 +188,14 @@ def _path(config_file: Path | None, data_dir: str | None, file: Path | None) -> 
     if directory is None:
         raise click.ClickException('server.data_dir is ":memory:", which keeps no tokens; name a file with --file')
     return directory / FILE_NAME
+
+
+def _is_called(token: Token, name: str, tenant: str) -> bool:
+    return (token.name, token.tenant) == (name, tenant)
+
+
+def _of(tenant: str) -> str:
+    return f" of tenant {tenant}" if tenant else ""
 
 
 def _ending(earlier: Token, end: datetime) -> Token:

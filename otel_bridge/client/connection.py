@@ -62,6 +62,7 @@ class Connection:
     cert, key    PEM files of the client's own certificate, for a bridge that asks for one. Imply TLS
     plain_token  send the token without TLS to another machine, too: whoever listens on the way can read it
     gzip         compress what is sent
+    alone        share no TCP connection with other channels of this process
 
     Raises ConfigError.
     """
@@ -76,6 +77,7 @@ class Connection:
         key: str | Path | None = None,
         plain_token: bool = False,
         gzip: bool = False,
+        alone: bool = False,
     ) -> None:
         address = read_address(server)
         self.server = address.target
@@ -87,6 +89,7 @@ class Connection:
                 "or say plain_token=True (--plain-token)"
             )
         self._compression = grpc.Compression.Gzip if gzip else grpc.Compression.NoCompression
+        self._alone = alone
         self._opened: grpc.Channel | None = None
 
     def __enter__(self) -> Self:
@@ -111,6 +114,7 @@ class Connection:
                 ("grpc.max_receive_message_length", -1),
                 ("grpc.initial_reconnect_backoff_ms", 1_000),
                 ("grpc.max_reconnect_backoff_ms", _RECONNECT_MAX_MS),
+                ("grpc.use_local_subchannel_pool", int(self._alone)),
             ]
             if self._credentials is None:
                 self._opened = grpc.insecure_channel(self.server, options, self._compression)
@@ -179,21 +183,21 @@ class Connection:
         said = f"the bridge at {self.server} answered {code.name}: {details}"
         match VERDICTS[code]:
             case Verdict.RETRY:
-                return self._unavailable(code, said, details, wait_s(told))
+                return self._unavailable(code, said, details, wait_s(told), reason_of(status))
             case Verdict.RETRY_IF_TOLD if told is not None:
-                return self._unavailable(code, said, details, wait_s(told))
+                return self._unavailable(code, said, details, wait_s(told), reason_of(status))
             case Verdict.RETRY_IF_TOLD:
                 return BridgeRefused(said, code=code.name, reason=TOO_LARGE)
             case Verdict.REJECT:
-                return BridgeRefused(said, code=code.name, reason=_reason(status))
+                return BridgeRefused(said, code=code.name, reason=reason_of(status))
 
     def _unavailable(
-        self, code: grpc.StatusCode, said: str, details: str, retry_after_s: float | None
-    ) -> BridgeUnavailable:  # fmt: skip
+        self, code: grpc.StatusCode, said: str, details: str, retry_after_s: float | None, reason: str | None
+    ) -> BridgeUnavailable:
         if code is grpc.StatusCode.UNAVAILABLE and any(word in details.lower() for word in ("connect", "resol")):
             said = f"no bridge answers at {self.server}: {details}"
             return BridgeUnavailable(said, code=code.name, retry_after_s=retry_after_s, reason=UNREACHABLE)
-        return BridgeUnavailable(said, code=code.name, retry_after_s=retry_after_s)
+        return BridgeUnavailable(said, code=code.name, retry_after_s=retry_after_s, reason=reason)
 
 
 def _credentials(address: Address, files: TlsFiles) -> grpc.ChannelCredentials | None:
@@ -213,8 +217,8 @@ def _status_details(call: grpc.Call) -> bytes:
     return found if isinstance(found, bytes) else b""
 
 
-def _reason(status: Status | None) -> str | None:
-    """The reason that the bridge gave, in lower case; None: it gave none."""
+def reason_of(status: Status | None) -> str | None:
+    """The reason that a bridge gives in `ErrorInfo`, in lower case; None: it gives none."""
     for detail in status.details if status else ():
         info = ErrorInfo()
         try:

@@ -9,11 +9,11 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from otel_bridge.config.sections import ServerConfig
 from otel_bridge.config.setting import Section, setting
-from otel_bridge.config.values import ReadableFile, split_address
+from otel_bridge.config.values import ReadableFile, TenantName, split_address
 from otel_bridge.model.identity import Scope
 
 _WORDS = ", ".join(Scope)
@@ -35,11 +35,24 @@ def _scope(word: Any) -> Scope:
         raise ValueError(f"must be one of {_WORDS}") from None
 
 
+class Certificate(BaseModel):
+    """What a name in a client's certificate stands for; a list of scopes alone is one of the default tenant."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    scopes: tuple[Annotated[Scope, BeforeValidator(_scope)], ...]
+    tenant: TenantName = ""
+
+
+def _certificate(value: Any) -> Any:
+    return {"scopes": value} if isinstance(value, list | tuple) else value
+
+
 Certificates = Annotated[
-    Mapping[str, tuple[Annotated[Scope, BeforeValidator(_scope)], ...]],
+    Mapping[str, Annotated[Certificate, BeforeValidator(_certificate)]],
     BeforeValidator(_from_environment),
 ]
-"""DNS or URI name in a client's certificate -> what it allows."""
+"""DNS or URI name in a client's certificate -> what it stands for."""
 
 
 class AuthConfig(Section):
@@ -58,7 +71,8 @@ class AuthConfig(Section):
     certificates: Certificates = setting(
         {},
         "Client certificates that stand for a token, by a name in them (subject alternative name, DNS or URI).",
-        rule=f"a table of names and lists of {_WORDS}; needs enabled and server.tls_client_ca",
+        rule=f"a table of names; each with a list of {_WORDS}, or with a table of such scopes and a tenant; needs enabled and "
+        "server.tls_client_ca",
     )
 
 

@@ -6,6 +6,8 @@ from pydantic import model_validator
 
 from otel_bridge.config.auth import AuthConfig, faults_of_doors
 from otel_bridge.config.egress import ExportConfig
+from otel_bridge.config.jwt import JwtConfig, faults_of_jwt
+from otel_bridge.config.privacy import PrivacyConfig
 from otel_bridge.config.sections import (
     AdmissionConfig,
     ClockConfig,
@@ -14,9 +16,10 @@ from otel_bridge.config.sections import (
     ParkingConfig,
     ServerConfig,
     SpoolConfig,
-    TelemetryConfig,
 )
 from otel_bridge.config.setting import Section
+from otel_bridge.config.telemetry import TelemetryConfig
+from otel_bridge.config.tenants import TenantsConfig, faults_of_tenants
 from otel_bridge.config.values import split_address
 
 
@@ -25,7 +28,10 @@ class BridgeConfig(Section):
 
     server: ServerConfig = ServerConfig()
     auth: AuthConfig = AuthConfig()
+    jwt: JwtConfig = JwtConfig()
+    tenants: TenantsConfig = TenantsConfig()
     admission: AdmissionConfig = AdmissionConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
     clock: ClockConfig = ClockConfig()
     spool: SpoolConfig = SpoolConfig()
     parking: ParkingConfig = ParkingConfig()
@@ -37,6 +43,8 @@ class BridgeConfig(Section):
     @model_validator(mode="after")
     def _agree(self) -> Self:
         faults = faults_of_doors(self.server, self.auth)
+        faults += faults_of_jwt(self.jwt, self.auth)
+        faults += faults_of_tenants(self.tenants, self.auth)
         if self.server.grpc_address == self.server.http_address and split_address(self.server.grpc_address)[1]:
             faults.append(f"server.grpc_address and server.http_address must differ; both are {self.server.grpc_address}")
         if self.spool.max_bytes < self.server.max_request_bytes:
@@ -44,6 +52,8 @@ class BridgeConfig(Section):
                 f"spool.max_bytes ({self.spool.max_bytes}) must be at least server.max_request_bytes "
                 f"({self.server.max_request_bytes}): a larger request would never find room"
             )
+        if self.privacy.salt_file and not self.privacy.hash_keys:
+            faults.append("privacy.salt_file is set, but privacy.hash_keys is not: nothing is hashed")
         if faults:
             raise ValueError("\n".join(faults))
         return self

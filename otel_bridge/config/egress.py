@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, ValidationInfo, field_validator, model_validator
 
 from otel_bridge.config.setting import Number, Section, setting
-from otel_bridge.config.values import Headers, LowerCase, Patience, ReadableFile, check_endpoint
+from otel_bridge.config.values import HeaderName, Headers, HeaderValue, LowerCase, ReadableFile, Unbounded, check_endpoint
 
 TRACES_PATH = "/v1/traces"
 """Where OTLP/HTTP takes spans (opentelemetry-proto docs/specification.md, "OTLP/HTTP Request")."""
@@ -55,6 +55,17 @@ class ExportConfig(Section):
     headers: Headers = setting(
         {}, "Headers of every request, for instance an API key.", rule="names and printable ASCII values", secret=True
     )
+    tenant_header: HeaderName = setting(
+        "",
+        "Header by which the back end learns the tenant, for instance X-Scope-OrgID: each request then holds the spans of one "
+        "tenant.",
+        rule="a name, not one of headers",
+    )
+    default_tenant: HeaderValue = setting(
+        "anonymous",
+        "What tenant_header says for the default tenant, which has no name; empty: it is left out.",
+        rule="printable ASCII",
+    )
     token_file: ReadableFile = setting(
         None,
         "File with a bearer token that goes with every request; read again when it changes.",
@@ -96,7 +107,7 @@ class ExportConfig(Section):
     retry_max_s: Number = setting(
         30.0, "Upper bound of the wait before any retry.", unit="seconds", rule="at least retry_initial_s", above=0
     )
-    retry_max_elapsed_s: Patience = setting(
+    retry_max_elapsed_s: Unbounded = setting(
         math.inf,
         "Retries of one request end after this, and its events are dropped; inf: an outage is waited out, however long; "
         "0: no retries.",
@@ -145,6 +156,10 @@ class ExportConfig(Section):
             )
         if self.token_file and "authorization" in self.headers:
             faults.append("export.token_file and the header authorization of export.headers are one thing: give one of them")
+        if self.tenant_header and self.tenant_header in self.headers:
+            faults.append(
+                f"export.tenant_header and the header {self.tenant_header} of export.headers are one: give one of them"
+            )
         if self.compression == "zstd" and self.protocol == "grpc":
             faults.append("export.compression is zstd, which gRPC does not have: use gzip, or export.protocol http/protobuf")
         if self.retry_max_s < self.retry_initial_s:

@@ -27,7 +27,8 @@ _RULES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     **dict.fromkeys(("path_type", "string_type", "string_unicode"), lambda _: "must be text"),
     "tuple_type": lambda _: "must be a list",
     **dict.fromkeys(("dict_type", "mapping_type"), lambda _: "must be a table of names and values"),
-    "model_type": lambda _: "must be a table",
+    **dict.fromkeys(("model_type", "model_attributes_type"), lambda _: "must be a table"),
+    "missing": lambda _: "is missing",
 }
 """Type of a pydantic error -> the rule that was broken, from the error's context."""
 

@@ -2,6 +2,7 @@
 Allow-lists of attribute keys.
 
 An entry is a key, `prefix.*` (every key below the prefix, at any depth) or `*` (every key); with `!` in front it takes away.
+Keys of delegate metadata have no dots; there a prefix may end anywhere.
 Taking away wins, whatever the order.
 """
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from textwrap import dedent, wrap
 from typing import Any, get_args
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from otel_bridge.config.bridge import BridgeConfig
@@ -66,6 +67,8 @@ def _absent(setting: str) -> str:
 
 
 def _toml(value: Any, *, absent: str = "") -> str:
+    if isinstance(value, BaseModel):
+        value = value.model_dump(exclude_unset=True)
     match value:
         case None:
             return _toml(absent)

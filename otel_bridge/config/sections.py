@@ -1,4 +1,4 @@
-"""The sections of the configuration, but for `export`, which is in egress.py. Each setting is declared here, and only here."""
+"""The sections of the configuration that have no file of their own. Each setting is declared once."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,7 +9,6 @@ from otel_bridge.config.values import (
     AllowList,
     Converters,
     DataDirectory,
-    GrpcEndpoint,
     LowerCase,
     Parsers,
     ReadableFile,
@@ -20,6 +19,7 @@ _LARGEST_MESSAGE_BYTES = (1 << 31) - 1  # gRPC counts a message's length in an i
 
 RESOURCE_KEYS = (
     "service.*",
+    "!service.instance.id",
     "app.*",
     "!app.installation.id",
     "os.*",
@@ -31,7 +31,8 @@ RESOURCE_KEYS = (
     "deployment.environment.name",
     "telemetry.*",
 )
-"""Which software, on which kind of hardware. Nothing that tells one device from another: no device.id, host.id or host.name."""
+"""Which software, on which kind of hardware. Nothing that tells one device from another: no device.id, host.id or host.name,
+and no service.instance.id, which an app draws once for an installation or a start."""
 
 INFERENCE_KEYS = (
     "executorch.inference.*",
@@ -86,6 +87,10 @@ class ServerConfig(Section):
         "How long a stop goes on taking requests after health and /readyz have turned, so that balancers can notice.",
         unit="seconds",
         least=0,
+    )
+    ready_needs_egress: bool = setting(
+        False,
+        "Whether health and /readyz say no while a back end is away; without it, events are taken while there is room.",
     )
     data_dir: DataDirectory = setting(
         Path("otel-bridge-data"),
@@ -180,21 +185,4 @@ class MappingConfig(Section):
 
     template_cache_bytes: int = setting(
         64 * MIB, "Compiled span templates kept in memory; the least used go first.", unit="bytes", least=64 * 1024
-    )
-
-
-class TelemetryConfig(Section):
-    """
-    What the bridge says of itself.
-
-    OTEL_EXPORTER_OTLP_* has no say here: it names where spans of devices go.
-    """
-
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], LowerCase] = setting(
-        "info", "Least severe log line that is written."
-    )
-    log_format: Annotated[Literal["text", "json"], LowerCase] = setting("text", "Form of log lines on stderr.")
-    own_metrics: bool = setting(False, "Send the bridge's own metrics as OTLP; /metrics always has them.")
-    own_endpoint: GrpcEndpoint = setting(
-        "http://localhost:4317", "OTLP/gRPC endpoint of own_metrics.", rule="http://HOST:PORT, https://HOST:PORT"
     )

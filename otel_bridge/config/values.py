@@ -13,12 +13,15 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from otel_bridge.model.identity import TENANT
+
 IN_MEMORY = ":memory:"
 """As SQLite spells it: nothing is kept on disk."""
 
 _LARGEST_PORT = 65_535
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\s:\[\]/]+):(?P<port>\d{1,5})", re.ASCII)
 _KEY = re.compile(r"!?[A-Za-z][\w./-]*(?:\.\*)?|\*", re.ASCII)
+_METADATA_KEY = re.compile(r"!?[a-z0-9_]+\*?|\*", re.ASCII)
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _PARSER = re.compile(rf"(?:[\w.-]+=)?(?:json|utf8|raw|auto|{_NAME}:{_NAME})", re.ASCII)
 _CONVERTER = re.compile(rf"(?:[\w.-]+=)?{_NAME}:{_NAME}(?:@(?:ns|us|ms|s))?", re.ASCII)
@@ -55,6 +58,12 @@ def _several(value: Any) -> Any:
 def _key(entry: str) -> str:
     if not _KEY.fullmatch(entry):
         raise ValueError("must be an attribute key, PREFIX.*, or * for all; with ! in front it takes away")
+    return entry
+
+
+def _metadata_key(entry: str) -> str:
+    if not _METADATA_KEY.fullmatch(entry):
+        raise ValueError("must be a key of [a-z0-9_], PREFIX*, or * for all; with ! in front it takes away")
     return entry
 
 
@@ -109,6 +118,12 @@ def _readable(path: Path | None) -> Path | None:
     return path
 
 
+def _tenant(name: str) -> str:
+    if name and not TENANT.fullmatch(name):
+        raise ValueError("must be 1 to 64 letters, digits and . _ -, beginning with a letter or digit")
+    return name
+
+
 def check_endpoint(text: str, *, scheme_needed: bool) -> None:
     """Raise ValueError unless `text` is an http:// or https:// URL, or (where no scheme is needed) `host:port`."""
     form = "must be a URL such as http://HOST:PORT" + ("" if scheme_needed else ", or HOST:PORT")
@@ -128,11 +143,6 @@ def check_endpoint(text: str, *, scheme_needed: bool) -> None:
         raise ValueError("must not hold a user name or password: they belong in a header")
 
 
-def _grpc_endpoint(text: str) -> str:
-    check_endpoint(text, scheme_needed=False)
-    return text
-
-
 def _shown(value: object) -> str:
     return ascii(value)[:80]
 
@@ -145,6 +155,8 @@ Address = Annotated[str, AfterValidator(_address)]
 """`host:port` to listen on."""
 AllowList = Annotated[tuple[Annotated[str, AfterValidator(_key)], ...], BeforeValidator(_several)]
 """Attribute keys that are kept; see `otel_bridge.config.keys`."""
+MetadataKeys = Annotated[tuple[Annotated[str, AfterValidator(_metadata_key)], ...], BeforeValidator(_several)]
+"""Keys of delegate metadata that are shown; see `otel_bridge.config.keys`."""
 Parsers = Annotated[tuple[Annotated[str, AfterValidator(_parser)], ...], BeforeValidator(_several)]
 """Metadata parsers: `[BACKEND=]module:function`, or a built-in one."""
 Converters = Annotated[tuple[Annotated[str, AfterValidator(_converter)], ...], BeforeValidator(_several)]
@@ -155,13 +167,19 @@ Headers = Annotated[
     AfterValidator(_headers),
 ]
 """Header names in lower case -> values."""
+HeaderName = Annotated[str, AfterValidator(lambda name: next(iter(_headers({name: ""}))) if name else name)]
+"""A header name in lower case; "" for none."""
+HeaderValue = Annotated[str, AfterValidator(lambda value: _headers({"x": value})["x"])]
+"""A header value; "" for none."""
+TenantName = Annotated[str, AfterValidator(_tenant)]
+"""The name of a tenant; "" for the default one."""
 ReadableFile = Annotated[Path | None, BeforeValidator(lambda value: None if value == "" else value), AfterValidator(_readable)]
 """A file that exists; None, written as "", for none."""
 DataDirectory = Annotated[Path | None, BeforeValidator(lambda value: None if value == IN_MEMORY else value)]
 """A directory; None, written as ":memory:", for none."""
-GrpcEndpoint = Annotated[str, AfterValidator(_grpc_endpoint)]
-"""An OTLP/gRPC endpoint."""
-Patience = Annotated[float, Field(allow_inf_nan=True)]
-"""A number, or inf for no end."""
+Unbounded = Annotated[float, Field(allow_inf_nan=True)]
+"""A number, or inf for no bound."""
+Several = BeforeValidator(_several)
+"""Of a list: from the environment it comes as JSON or with commas."""
 LowerCase = BeforeValidator(_lower)
 """Words that may be written in any case."""

@@ -12,6 +12,7 @@ from otel_bridge.export.otlp_grpc import OtlpGrpc
 from otel_bridge.export.otlp_http import OtlpHttp
 from otel_bridge.export.protocol import Exporter
 from otel_bridge.export.retry import Retry, RetryPolicy
+from otel_bridge.export.tenant_header import TenantHeader
 from otel_bridge.export.tls import TlsFiles, watch_context, watch_credentials
 from otel_bridge.export.token import open_token
 
@@ -67,6 +68,7 @@ def _transport(config: ExportConfig) -> Exporter:
     token = open_token(config.token_file, name="export.token_file") if config.token_file is not None else None
     if token is not None and not config.secure:
         _log.warning("export.token_file is sent to %s in plain text: whoever listens on the way can read it", config.endpoint)
+    of_tenant = TenantHeader(config.tenant_header, config.default_tenant) if config.tenant_header else None
     timeout_s, max_age_s = config.timeout_ms / 1000, config.connection_max_age_s
     if config.protocol == "http/protobuf":
         return OtlpHttp(
@@ -74,6 +76,7 @@ def _transport(config: ExportConfig) -> Exporter:
             tls=watch_context(files) if config.secure else None,
             headers=config.headers,
             token=token,
+            of_tenant=of_tenant,
             compression=config.compression,
             timeout_s=timeout_s,
             max_age_s=max_age_s,
@@ -83,6 +86,7 @@ def _transport(config: ExportConfig) -> Exporter:
         tls=watch_credentials(files) if config.secure else None,
         headers=config.headers,
         token=token,
+        of_tenant=of_tenant,
         gzip=config.compression == "gzip",
         timeout_s=timeout_s,
         max_age_s=max_age_s,

@@ -42,12 +42,13 @@ _WITHOUT_HOPE = 7
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A request that the back end does not take: its bytes, spans, and why, as a reason and in words."""
+    """A request that the back end does not take: its bytes, spans, why, as a reason and in words, and whose it is."""
 
     payload: bytes
     spans: int
     reason: str
     message: str
+    tenant: str = ""
 
 
 Keep = Callable[[Refused], Awaitable[None]]
@@ -67,14 +68,14 @@ class Isolate:
         self._halved = halved
         self._has_hope = True
 
-    async def send(self, payload: bytes) -> Sent:
+    async def send(self, payload: bytes, tenant: str = "") -> Sent:
         """See `Exporter.send`."""
         outcome = _Outcome()
         parts, attempts = deque([payload]), 1
         while parts:
             part = parts.popleft()
             try:
-                outcome.taken.append(await self._inner.send(part))
+                outcome.taken.append(await self._inner.send(part, tenant))
                 self._has_hope = True
             except (ExportRejected, BackEndUnavailable) as error:
                 if halves := await self._halves(part, error, attempts + 2):
@@ -83,10 +84,10 @@ class Isolate:
                     attempts += 2
                 else:
                     outcome.errors.append(error)
-                    outcome.refused.append(await asyncio.to_thread(_refused, part, error))
+                    outcome.refused.append(await asyncio.to_thread(_refused, part, error, tenant))
         if attempts > 1 and not outcome.taken:
             self._has_hope = False
-        return await self._finish(payload, outcome)
+        return await self._finish(payload, tenant, outcome)
 
     async def close(self) -> None:
         """See `Exporter.close`."""
@@ -100,11 +101,11 @@ class Isolate:
             return ()
         return await asyncio.to_thread(halves_of, part)
 
-    async def _finish(self, payload: bytes, outcome: "_Outcome") -> Sent:
+    async def _finish(self, payload: bytes, tenant: str, outcome: "_Outcome") -> Sent:
         if not outcome.taken:  # in one piece: whoever sends it again need not know where it was cut
             first = outcome.errors[0]
             if self._keep is not None:
-                await self._keep(await asyncio.to_thread(_refused, payload, first))
+                await self._keep(await asyncio.to_thread(_refused, payload, first, tenant))
             raise first
         for each in outcome.refused:
             if self._keep is not None:
@@ -130,5 +131,5 @@ class _Outcome:
         return Sent(spans, next(filter(None, said), ""), tuple(by_reason.items()))
 
 
-def _refused(payload: bytes, error: ExportRejected | BackEndUnavailable) -> Refused:
-    return Refused(payload, count_spans(payload), error.reason, str(error))
+def _refused(payload: bytes, error: ExportRejected | BackEndUnavailable, tenant: str) -> Refused:
+    return Refused(payload, count_spans(payload), error.reason, str(error), tenant)

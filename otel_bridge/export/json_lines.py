@@ -48,7 +48,7 @@ class JsonLines:
         except OSError as error:
             raise ConfigError(f"export.path ({self._name}) cannot be opened for appending: {error.strerror}") from error
 
-    async def send(self, payload: bytes) -> Sent:
+    async def send(self, payload: bytes, tenant: str = "") -> Sent:  # noqa: ARG002 - the resource says whose it is
         """See `Exporter.send`. A line that is being written when the call is cancelled is still written whole."""
         await asyncio.to_thread(self._append, payload)
         return Sent()

@@ -2,8 +2,8 @@
 A refused request on disk.
 
 Invariants
-* A letter is two files: `NAME.pb`, the serialised `ExportTraceServiceRequest` as it was sent, and `NAME.json`, which says why
-  and when. Names sort by time.
+* A letter is two files: `NAME.pb`, the serialised `ExportTraceServiceRequest` as it was sent, and `NAME.json`, which says why,
+  when, and of which tenant. Names sort by time.
 * A letter is there once its `.pb` is, whole: a crash leaves no half of one.
 * Only the owner reads them: spans may say what nobody else is to know.
 """
@@ -39,6 +39,7 @@ class Letter:
     time: str
     spans: int
     size_bytes: int
+    tenant: str = ""
 
     def read(self) -> bytes:
         """The request. Raises OSError where it is gone."""
@@ -53,7 +54,7 @@ class Letter:
         """Let it hold these parts of its request and no others. Raises OSError."""
         first = refused[0]
         payload = b"".join(part.payload for part in refused)  # one message: repeated fields of joined ones add up
-        rest = Refused(payload, sum(part.spans for part in refused), first.reason, first.message)
+        rest = Refused(payload, sum(part.spans for part in refused), first.reason, first.message, first.tenant)
         _write(self.path, payload, about(rest, now_ns))
 
 
@@ -71,9 +72,9 @@ def read_letter(path: Path) -> Letter:
         told = json.loads(_about_path(path).read_bytes())
     if not isinstance(told, dict):
         told = {}
-    reason, message, time = (str(told.get(key, "")) for key in ("reason", "message", "time"))
+    reason, message, time, tenant = (str(told.get(key, "")) for key in ("reason", "message", "time", "tenant"))
     spans = told.get("spans")
-    return Letter(path, reason, message, time, spans if isinstance(spans, int) else 0, size_of(path))
+    return Letter(path, reason, message, time, spans if isinstance(spans, int) else 0, size_of(path), tenant)
 
 
 def letters_in(directory: Path) -> Iterator[Letter]:
@@ -104,13 +105,15 @@ def remove_halves(directory: Path) -> None:
 
 def about(refused: Refused, now_ns: int) -> bytes:
     """What the `.json` says."""
-    told = {
+    told: dict[str, str | int] = {
         "reason": refused.reason,
         "message": refused.message[:_MAX_MESSAGE],
         "time": datetime.fromtimestamp(now_ns / 1e9, UTC).isoformat(timespec="milliseconds"),
         "spans": refused.spans,
         "events": refused.spans,
     }
+    if refused.tenant:
+        told["tenant"] = refused.tenant
     return json.dumps(told, indent=1).encode() + b"\n"
 
 

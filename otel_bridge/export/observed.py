@@ -36,11 +36,11 @@ class Observed:
         self._watch = watch
         self._now = now
 
-    async def send(self, payload: bytes) -> Sent:
+    async def send(self, payload: bytes, tenant: str = "") -> Sent:
         """See `Exporter.send`."""
         started = self._now()
         try:
-            sent = await self._inner.send(payload)
+            sent = await self._inner.send(payload, tenant)
         except (BackEndUnavailable, ExportRejected) as error:
             self._watch.request_failed(reason=error.reason, payload_bytes=len(payload), seconds=self._now() - started)
             raise

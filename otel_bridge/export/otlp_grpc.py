@@ -25,6 +25,7 @@ from otel_bridge.errors import BackEndUnavailable, ExportRejected
 from otel_bridge.export.answers import read_retry_info, read_sent, read_status, shown, wait_s
 from otel_bridge.export.protocol import EXHAUSTED, INVALID, TOO_LARGE, Sent
 from otel_bridge.export.renewal import Renewal
+from otel_bridge.export.tenant_header import TenantHeader
 from otel_bridge.export.token import Token
 
 METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -76,6 +77,7 @@ class OtlpGrpc:
     tls         credentials; None: plain text
     headers     metadata of every call; names in lower case
     token       sent as a bearer token; None: none
+    of_tenant   tells whose spans a request holds; None: nobody asks
     timeout_s   for one call, connecting included
     max_age_s   of a channel; a new one asks anew where the target is
     """
@@ -87,6 +89,7 @@ class OtlpGrpc:
         tls: Reloaded[grpc.ChannelCredentials] | None = None,
         headers: Mapping[str, str] | None = None,
         token: Token | None = None,
+        of_tenant: TenantHeader | None = None,
         gzip: bool = False,
         timeout_s: float = 10.0,
         max_age_s: float = 300.0,
@@ -95,12 +98,13 @@ class OtlpGrpc:
         self._compression = grpc.Compression.Gzip if gzip else grpc.Compression.NoCompression
         self._headers = tuple((headers or {}).items())
         self._token = token
+        self._of_tenant = of_tenant
         self._timeout_s = timeout_s
         self._channels = Renewal(self._open, _close, tls=tls, max_age_s=max_age_s)
 
-    async def send(self, payload: bytes) -> Sent:
+    async def send(self, payload: bytes, tenant: str = "") -> Sent:
         """See `Exporter.send`."""
-        metadata = await self._metadata()
+        metadata = await self._metadata(tenant)
         async with self._channels.lend() as channel:
             export = channel.unary_unary(METHOD, None, None)  # without serialisers: bytes in, bytes out
             try:
@@ -121,10 +125,13 @@ class OtlpGrpc:
         """See `Exporter.close`."""
         await self._channels.close()
 
-    async def _metadata(self) -> tuple[tuple[str, str], ...]:
+    async def _metadata(self, tenant: str) -> tuple[tuple[str, str], ...]:
+        headers = self._headers
+        if self._of_tenant is not None:
+            headers = (*headers, *self._of_tenant.of(tenant).items())
         if self._token is None:
-            return self._headers
-        return (*self._headers, ("authorization", f"Bearer {await asyncio.to_thread(self._token)}"))
+            return headers
+        return (*headers, ("authorization", f"Bearer {await asyncio.to_thread(self._token)}"))
 
     def _open(self, credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
         """Called on the event loop: a channel belongs to the one that runs when it is made."""

@@ -23,6 +23,7 @@ from otel_bridge.export.answers import read_retry_after_s, read_sent, read_statu
 from otel_bridge.export.compression import COMPRESS
 from otel_bridge.export.protocol import INVALID, TOO_LARGE, Sent
 from otel_bridge.export.renewal import Renewal
+from otel_bridge.export.tenant_header import TenantHeader
 from otel_bridge.export.token import Token
 
 PROTOBUF = "application/x-protobuf"
@@ -52,6 +53,7 @@ class OtlpHttp:
     tls          for https://; None: authorities of the system
     headers      of every request
     token        sent as a bearer token; None: none
+    of_tenant    tells whose spans a request holds; None: nobody asks
     compression  "none", or a key of `COMPRESS`
     timeout_s    for one request, connecting included
     max_age_s    of a connection
@@ -66,6 +68,7 @@ class OtlpHttp:
         tls: Reloaded[ssl.SSLContext] | None = None,
         headers: Mapping[str, str] | None = None,
         token: Token | None = None,
+        of_tenant: TenantHeader | None = None,
         compression: str = "none",
         timeout_s: float = 10.0,
         max_age_s: float = 300.0,
@@ -80,14 +83,17 @@ class OtlpHttp:
             raise ConfigError(f"export.endpoint ({url}) is no URL: {error}") from error
         self._headers = {**(headers or {}), **fixed}
         self._token = token
+        self._of_tenant = of_tenant
         self._timeout_s = timeout_s
         self._clients = Renewal(self._open, httpx.AsyncClient.aclose, tls=tls, max_age_s=max_age_s)
 
-    async def send(self, payload: bytes) -> Sent:
+    async def send(self, payload: bytes, tenant: str = "") -> Sent:
         """See `Exporter.send`."""
         if self._compress is not None:
             payload = await asyncio.to_thread(self._compress, payload)
-        headers = {"authorization": f"Bearer {await asyncio.to_thread(self._token)}"} if self._token is not None else {}
+        headers = dict(self._of_tenant.of(tenant)) if self._of_tenant is not None else {}
+        if self._token is not None:
+            headers["authorization"] = f"Bearer {await asyncio.to_thread(self._token)}"
         async with self._clients.lend() as client:
             response, body = await self._post(client, payload, headers)
         if response.is_success:

@@ -51,9 +51,9 @@ class Sent:
 class Exporter(Protocol):
     """A way out."""
 
-    async def send(self, payload: bytes) -> Sent:
+    async def send(self, payload: bytes, tenant: str = "") -> Sent:
         """
-        Send one serialised `ExportTraceServiceRequest`.
+        Send one serialised `ExportTraceServiceRequest`, all of it that tenant's where the back end is told of tenants.
 
         Raises BackEndUnavailable where a retry helps, after `retry_after_s` if the back end named a time, else ExportRejected.
         """

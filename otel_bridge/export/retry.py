@@ -68,14 +68,14 @@ class Retry:
         self._random = random
         self._now = now
 
-    async def send(self, payload: bytes) -> Sent:
+    async def send(self, payload: bytes, tenant: str = "") -> Sent:
         """See `Exporter.send`."""
         trial = _Trial(self._policy, self._circuit, self._now)
         while True:
             async with self._circuit.passage():
                 trial.check()
                 try:
-                    sent = await self._inner.send(payload)
+                    sent = await self._inner.send(payload, tenant)
                 except BackEndUnavailable as error:
                     wait = trial.fail(error, self._random())
                 except ExportRejected:

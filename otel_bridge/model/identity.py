@@ -1,7 +1,11 @@
 """Who sends a request, and what that allows."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+
+TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+"""The name of a tenant: it stands in logs, on command lines and in headers. The default tenant has none: ""."""
 
 
 class Scope(StrEnum):
@@ -27,7 +31,7 @@ class Identity:
     The bearer of a credential.
 
     name     of a token, or the name in a client's certificate that was listed; for logs
-    tenant   whose mappings and limits apply; "": the one that there is without tenants
+    tenant   whose mappings and limits apply; "": the default tenant, the only one where nobody names another
     """
 
     name: str

@@ -122,3 +122,8 @@ class Stream:
     latest_ns: int = LATEST_NS
     clock_fault: ClockFault | None = None
     settled: Settled | None = None
+
+
+def trail(stream: Stream) -> tuple[str, bytes, int]:
+    """What tells the request from which a stream's events came from others, as far as one process remembers them."""
+    return stream.tenant, stream.stream_id, stream.sequence

@@ -10,18 +10,20 @@ Invariants
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from otel_bridge.clock.convert import settle
 from otel_bridge.errors import BridgeError
 from otel_bridge.export.protocol import Exporter
 from otel_bridge.model.events import EventBatch, concatenate, divide
+from otel_bridge.model.stream import trail
 from otel_bridge.pipeline.stages import Stages, count_by_status
 from otel_bridge.spans.assemble import Payload, assemble
 from otel_bridge.spans.cuts import count_cuts
 from otel_bridge.spans.fit import Taken, fit
 from otel_bridge.spool.protocol import Record, Spool
+from otel_bridge.telemetry.traces import SILENT, Traces
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +54,8 @@ class Pipeline:
     sift          takes the records that were read, keeps back those that must wait, and gives those that go on
     limit_bytes   size of a request to the back end
     linger_s      how long a pass waits for more events
+    by_tenant     whether a request holds the spans of one tenant only
+    traces        spans of the bridge's own
     """
 
     def __init__(
@@ -64,6 +68,8 @@ class Pipeline:
         sift: Callable[[Sequence[Record]], Awaitable[list[Record]]],
         limit_bytes: int,
         linger_s: float = 0.0,
+        by_tenant: bool = False,
+        traces: Traces = SILENT,
     ) -> None:
         self._spool = spool
         self._sift = sift
@@ -72,6 +78,8 @@ class Pipeline:
         self._ledger = ledger
         self._limit_bytes = limit_bytes
         self._linger_s = linger_s
+        self._by_tenant = by_tenant
+        self._traces = traces
 
     async def run(self, workers: int = 2) -> None:
         """Work until the spool is closed and empty; `workers` hauls of records are on their way at a time."""
@@ -86,7 +94,9 @@ class Pipeline:
             try:
                 records = await self._sift(read)
                 account.left = _events(records)
-                await self._process(records, account)
+                trails = (trail(stream) for record in records for stream in record.batch.streams)
+                with self._traces.haul("haul", trails, {"otel_bridge.events": account.left}):
+                    await self._process(records, account)
             except asyncio.CancelledError:
                 if self._spool.is_durable:
                     raise
@@ -103,13 +113,23 @@ class Pipeline:
     async def _process(self, records: Sequence[Record], account: "_Account") -> None:
         taken: Taken = {}  # a request that takes several passes is one to the limits of traces
         whole = [await _settled(record.batch) for record in records]
-        for batches in _passes(whole):
-            for payload in await self._resolve(batches, account, taken):
-                await self._deliver(payload, account)
+        for tenant, batches in self._of_tenants(whole):
+            for group in _passes(batches):
+                for payload in await self._resolve(group, account, taken):
+                    await self._deliver(payload, tenant, account)
+
+    def _of_tenants(self, batches: list[EventBatch]) -> Iterable[tuple[str, list[EventBatch]]]:
+        if not self._by_tenant:
+            return [("", batches)]
+        found: dict[str, list[EventBatch]] = {}
+        for batch in batches:
+            found.setdefault(batch.streams[0].tenant, []).append(batch)  # a record is one request
+        return found.items()
 
     async def _resolve(self, batches: list[EventBatch], account: "_Account", taken: Taken) -> list[Payload]:
         try:
-            return await asyncio.to_thread(self._payloads, batches, taken)
+            with self._traces.step("resolve", {"otel_bridge.events": sum(map(len, batches))}):
+                return await asyncio.to_thread(self._payloads, batches, taken)
         except Exception:  # noqa: BLE001 - a fault in one batch must not cost its neighbours, or the service
             _log.exception("a pass over %d batches failed; they are processed one by one", len(batches))
         payloads = []
@@ -133,9 +153,11 @@ class Pipeline:
             self._ledger.resolved(events, status, delegate)
         return payloads
 
-    async def _deliver(self, payload: Payload, account: "_Account") -> None:
+    async def _deliver(self, payload: Payload, tenant: str, account: "_Account") -> None:
         try:
-            sent = await self._exporter.send(payload.data)
+            told = {"otel_bridge.events": payload.events, "otel_bridge.spans": payload.spans}
+            with self._traces.step("export", told):
+                sent = await self._exporter.send(payload.data, tenant)
         except BridgeError as error:
             _log.warning("%d events were dropped: %s", payload.events, error)
             account.dropped(payload.events, error.reason, payload.spans)

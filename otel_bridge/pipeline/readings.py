@@ -21,6 +21,7 @@ from otel_bridge.spans.compile import Template
 from otel_bridge.spans.distinct import distinct
 from otel_bridge.spans.scene import Metadata
 from otel_bridge.spans.sheet import Sheet
+from otel_bridge.spans.withholding import Withhold, show_all
 
 _FEW = 16
 """Byte strings that are read one by one in less time than their columns take."""
@@ -30,11 +31,18 @@ DeclaredAt = Callable[[int, str | None], bytes]
 
 
 class Readings:
-    """What metadata say, by these decoders; of what is shown `shown_bytes` are remembered. One thread uses it at a time."""
+    """
+    What metadata say. One thread uses it at a time.
 
-    def __init__(self, decoders: Decoders, shown_bytes: int) -> None:
+    decoders      how they are read
+    shown_bytes   how much of what is shown is remembered
+    withhold      what is shown of what they say: of a key all values, or none
+    """
+
+    def __init__(self, decoders: Decoders, shown_bytes: int, withhold: Withhold = show_all) -> None:
         self._decoders = decoders
-        self._shown = Shown(shown_bytes)
+        self._shown = Shown(shown_bytes, withhold)
+        self._withhold = withhold
 
     def read(
         self, batch: EventBatch, templates: Sequence[Template], template: NDArray[np.int64], declared: DeclaredAt
@@ -53,10 +61,14 @@ class Readings:
             entries = np.flatnonzero(layout_of == index)
             payloads = map(batch.payloads.__getitem__, batch.metadata[found[entries]].tolist())
             columns, good = layout.read(list(payloads))
-            if good.any():
-                sheets.append(Sheet([at.METADATA_PREFIX + key for key in layout.types], [column[good] for column in columns]))
-                order.append(entries[good])
-                alone[entries[good]] = False
+            if not good.any():
+                continue
+            keys = [at.METADATA_PREFIX + key for key in layout.types]
+            visible = {key for key, _ in self._withhold(tuple((key, 0) for key in keys))}
+            values = {key: column[good] for key, column in zip(keys, columns, strict=True) if key in visible}
+            sheets.append(Sheet(values, int(good.sum())))
+            order.append(entries[good])
+            alone[entries[good]] = False
         single = []
         for row in found[alone].tolist():
             face = templates[template[row]].face

@@ -13,6 +13,7 @@ from otel_bridge.spans import attributes as at
 from otel_bridge.spans.describe import Face
 from otel_bridge.spans.encode import span_attributes
 from otel_bridge.spans.scene import Decoded
+from otel_bridge.spans.withholding import Withhold, show_all
 
 _OBJECTS_BYTES = 1000
 """About what the Python objects of an entry take beside its text."""
@@ -21,7 +22,8 @@ _OBJECTS_BYTES = 1000
 class Shown:
     """Contents as they are shown, of at most about `max_bytes`, evicted by least use. One thread uses it at a time."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, withhold: Withhold = show_all) -> None:
+        self._withhold = withhold
         self._max_bytes = max_bytes
         self._bytes = 0
         self._known: OrderedDict[int, tuple[Content, Decoded]] = OrderedDict()  # by id: the entry keeps the content alive
@@ -30,7 +32,7 @@ class Shown:
         """What an event of this face says of its metadata: an identifier may say some of it already (Vulkan)."""
         known = self._known.get(id(content))
         if known is None:
-            known = content, _show(attributes_of(content))
+            known = content, _show(self._withhold(attributes_of(content)))
             self._known[id(content)] = known
             self._bytes += _size(known[1])
             while self._bytes > self._max_bytes:

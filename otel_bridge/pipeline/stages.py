@@ -9,7 +9,7 @@ Invariants
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -36,6 +36,7 @@ from otel_bridge.spans.inference import Inference, inference_of, is_shared, said
 from otel_bridge.spans.place import Timeline
 from otel_bridge.spans.scene import Metadata, Scene, resource_of
 from otel_bridge.spans.tree import Tree, grow
+from otel_bridge.spans.withholding import Withhold, show_all
 
 _ORDERED_EVENTS = 1 << 18
 """Of the sequences whose alignment is kept: some thousand models' worth."""
@@ -75,15 +76,22 @@ class Stages:
     decoders         how metadata is read
     converters       how times are read that no clock explains; None: there are none
     template_bytes   how much of span templates is kept
+    withhold         what is shown of what mappings and metadata say
     """
 
     def __init__(
-        self, mappings: CompiledMappings, decoders: Decoders, template_bytes: int, converters: Converters | None = None
+        self,
+        mappings: CompiledMappings,
+        decoders: Decoders,
+        template_bytes: int,
+        converters: Converters | None = None,
+        withhold: Withhold = show_all,
     ) -> None:
         self._mappings = mappings
         self._converters = converters or Converters()
-        self._readings = Readings(decoders, _SHOWN_BYTES)
+        self._readings = Readings(decoders, _SHOWN_BYTES, withhold)
         self._templates = Templates(template_bytes)
+        self._withhold = withhold
         self._orders = Orders(_ORDERED_EVENTS)
         self._lock = threading.Lock()
 
@@ -192,9 +200,8 @@ class Stages:
             is_kind = EventKind(kind)
             resolution = resolve(attribution, is_kind, instruction, name, derived)
             method = attribution.method_name
-            return describe(
-                is_kind, name, resolution, method=method, instruction=instruction, chain=chain, kernel=kernel
-            )  # fmt: skip
+            said = describe(is_kind, name, resolution, method=method, instruction=instruction, chain=chain, kernel=kernel)
+            return replace(said, attributes=self._withhold(said.attributes))
 
         key = (attribution.digest, attribution.method_name, kind, name, instruction, chain, kernel, derived)
         return self._templates.get(key, face)

@@ -24,6 +24,8 @@ MODEL_BUILD_ID = "executorch.model.build_id"
 MAPPING_ID = "executorch.mapping.id"
 """First 16 hex digits of the mapping's digest; absent where there is no mapping."""
 RUNTIME_VERSION = "executorch.runtime.version"
+TENANT = "otel_bridge.tenant"
+"""Of the credential that sent the events; absent for the default tenant."""
 
 # Spans
 METHOD_NAME = "executorch.method.name"
@@ -108,6 +110,7 @@ OWN_PREFIXES = (
     "executorch.clock.",
     "executorch.error.",
     "executorch.rollup.",
+    "otel_bridge.",
     "code.",
     "error.",
 )

@@ -17,6 +17,8 @@ from otel_bridge.spans import attributes as at
 _MAX_NAME = 255
 _SHOWN_OPERATORS = 3
 _NATIVE_CALL = "native_call_"
+_UNNAMED = "(unnamed)"
+"""The root of a block that has no name in its ETDump: OTLP asks for one."""
 
 _MEASURED = Timing(TimeQuality.MEASURED)
 
@@ -76,7 +78,7 @@ def describe_root(kind: BlockKind, name: str, model: str | None, method: str | N
     """The face of a block's root, but for what differs between two inferences."""
     said = ((at.METHOD_NAME, at.cut(method)),) if method else ()
     if kind is BlockKind.OTHER:
-        return Face(_fit(name), said, Resolution())
+        return Face(_fit(name or _UNNAMED), said, Resolution())
     subject = ".".join(part for part in (model, method) if part)
     verb = "load" if kind is BlockKind.LOAD else "execute"
     return Face(_fit(f"{verb} {subject}".rstrip()), said, Resolution())

@@ -137,6 +137,7 @@ def resource_of(stream: Stream, mapping_digest: str | None) -> Attributes:
         at.MODEL_BUILD_ID: stream.build or model.build_id,
         at.MAPPING_ID: mapping_digest[:16] if mapping_digest else None,
         at.RUNTIME_VERSION: stream.runtime_version,
+        at.TENANT: stream.tenant,
     }
     known.update({key: value for key, value in told.items() if value})
     return tuple((key, at.cut(value) if isinstance(value, str) else value) for key, value in known.items())

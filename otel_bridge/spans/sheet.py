@@ -7,7 +7,7 @@ Invariants
   zeros in place of the values, and those are then written over all rows at once, as ids and times are (spans/rows.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,17 +28,17 @@ class Sheet:
     """
     k entries of f attributes.
 
-    keys      f keys
-    columns   f arrays of k values: int64, float64, bool, or ASCII text without padding (`S`)
+    columns   by key, k values: int64, float64, bool, or ASCII text without padding (`S`)
+    entries   k
     form      int64[k]   index into `forms`: the fragment, zeros in place of its values
     """
 
-    def __init__(self, keys: Sequence[str], columns: Sequence[NDArray[Any]]) -> None:
-        self._keys = tuple(keys)
-        self._columns = tuple(columns)
-        self._values = [_encodable(column) for column in columns]
+    def __init__(self, columns: Mapping[str, NDArray[Any]], entries: int) -> None:
+        self._keys = tuple(columns)
+        self._columns = tuple(columns.values())
+        self._values = [_encodable(column) for column in self._columns]
         self._widths = [_widths(values) for values in self._values]
-        first, self.form = distinct(self._widths)
+        first, self.form = distinct([np.zeros(entries, np.int64), *self._widths])
         made = [self._form(row) for row in first.tolist()]
         self.forms = [fragment for fragment, _ in made]
         self._slots = np.array([slots for _, slots in made], np.int64)

@@ -96,6 +96,8 @@ def decode(data: bytes) -> EventBatch:
 
 def _decode(data: bytes) -> EventBatch:
     _, widths, tables_bytes, events, block_count, payload_count, least = _HEAD.unpack_from(data)
+    if max(events, block_count, payload_count) > len(data):  # each takes a byte or more, but a column of zeros takes none
+        raise ValueError("more of something than there are bytes")
     at = _HEAD.size + tables_bytes
     streams, blocks, names = _TABLES.validate_json(data[_HEAD.size : at])
     columns: list[NDArray[Any]] = []

@@ -37,8 +37,6 @@ _PASSING = {
 """What may be better next time; anything else means that the file, or this code, is broken."""
 _PRIMARY = 0xFF
 _RETRY_AFTER_S = 1.0
-_QUIET_S = 10.0
-"""A disk that stays full is logged this often."""
 
 Act = Callable[[SpoolFile], Any]
 
@@ -74,7 +72,7 @@ class Writer:
     def __init__(self, file: SpoolFile, directory: Path) -> None:
         self._file = file
         self._directory = directory
-        self._rest_until_s = self._quiet_until_s = 0.0
+        self._rest_until_s = 0.0
         self.owed: list[Work] = []
         self.fault: Unavailable | None = None
 
@@ -174,7 +172,5 @@ class Writer:
         return self.fault
 
     def _full(self, found: str) -> SpoolFull:
-        if time.monotonic() >= self._quiet_until_s:
-            self._quiet_until_s = time.monotonic() + _QUIET_S
-            _log.error("the spool cannot write: %s; senders are told to come again", found)
+        _log.error("the spool cannot write: %s; senders are told to come again", found)
         return SpoolFull(f"the spool cannot write now: {found}; try again later", retry_after_s=_RETRY_AFTER_S)

@@ -4,9 +4,10 @@ The bridge's own instruments, all of them.
 Invariants
 * What is not in `INSTRUMENTS` cannot be recorded, and every recording names exactly the labels that stand here.
 * Shapes and names are those of the OpenTelemetry Collector's internal telemetry (otelcol_receiver_accepted_spans, ...),
-  so that its dashboards and alert rules carry over. In Prometheus form dots become underscores, counters end in `_total`
-  and units are spelt out: `otel_bridge_receiver_accepted_events_total`.
-* The ledger is kept in events; spans are counted apart, under `exporter`.
+  so that its dashboards and alert rules carry over: docs/decisions/0016. In Prometheus form dots become underscores,
+  counters end in `_total` and units are spelt out: `otel_bridge_receiver_accepted_events_total`.
+* The ledger is kept in events, and what it says of the whole bridge stands under no room (`emitted_events`, ...); spans are
+  counted apart, under `exporter`.
 
 Units are UCUM codes; `{...}` counts things.
 """
@@ -60,19 +61,19 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument("otel_bridge.sender.dropped_events", C, "{event}", "Events that senders say they dropped.", ("reason",)),
     # Spool: what waits.
-    Instrument("otel_bridge.spool.events", G, "{event}", "Events in the spool."),
+    Instrument("otel_bridge.spool.size", G, "{event}", "Events in the spool."),
     Instrument("otel_bridge.spool.size_bytes", G, "By", "Bytes that the spool holds."),
     Instrument("otel_bridge.spool.capacity_bytes", G, "By", "Bytes that the spool may hold."),
     Instrument(
         "otel_bridge.spool.recovered_events", C, "{event}", "Events of an earlier process that the spool held at the start."
     ),
-    Instrument("otel_bridge.spool.parked_events", G, "{event}", "Events that wait for their mapping."),
-    Instrument("otel_bridge.spool.parked_bytes", G, "By", "Bytes of events that wait for their mapping."),
-    Instrument("otel_bridge.parking.parked_events", C, "{event}", "Events that began to wait for their mapping."),
-    Instrument("otel_bridge.parking.unparked_events", C, "{event}", "Events that go on, by why.", ("reason",)),
+    Instrument("otel_bridge.parked_events", G, "{event}", "Events that wait for their mapping."),
+    Instrument("otel_bridge.parked_bytes", G, "By", "Bytes of events that wait for their mapping."),
+    Instrument("otel_bridge.parking.incoming_events", C, "{event}", "Events that began to wait for their mapping."),
+    Instrument("otel_bridge.parking.outgoing_events", C, "{event}", "Events that go on, by why.", ("reason",)),
     # Pipeline: where each acknowledged event ends.
-    Instrument("otel_bridge.pipeline.emitted_events", C, "{event}", "Events whose spans the back end took."),
-    Instrument("otel_bridge.pipeline.dropped_events", C, "{event}", "Acknowledged events given up, by reason.", ("reason",)),
+    Instrument("otel_bridge.emitted_events", C, "{event}", "Events whose spans the back end took."),
+    Instrument("otel_bridge.dropped_events", C, "{event}", "Acknowledged events given up, by reason.", ("reason",)),
     # Resolution and metadata.
     Instrument("otel_bridge.resolution.events", C, "{event}", "Delegate events, by how they resolved.", ("status", "delegate")),
     Instrument(

@@ -4,6 +4,7 @@ Logs: one line a record on standard error, as text or JSON.
 Invariants
 * A record cannot forge another: characters that are not printable, line ends included, are escaped in messages.
 * A record has a bound: a message is cut at `MAX_MESSAGE_LENGTH` characters, and says so.
+* The same thing is not said without end: repeats.py has the bound, and a line says how many were left out.
 * `otel_bridge` logs at the level that is asked for; libraries only from WARNING, because some log every request.
 """
 
@@ -11,8 +12,11 @@ import json
 import logging
 import sys
 import traceback
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Literal, TextIO
+
+from otel_bridge.telemetry.repeats import Repeats
 
 Form = Literal["text", "json"]
 
@@ -22,6 +26,20 @@ MAX_MESSAGE_LENGTH = 4096
 
 class _Handler(logging.StreamHandler[TextIO]):
     """Ours, to be found again."""
+
+    def __init__(self, stream: TextIO, repeats: Repeats) -> None:
+        super().__init__(stream)
+        self._repeats = repeats
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for each in self._repeats.sift(record):
+            super().emit(each)
+
+    def close(self) -> None:
+        with self.lock or nullcontext():
+            for each in self._repeats.rest():
+                super().emit(each)
+        super().close()
 
 
 class TextFormatter(logging.Formatter):
@@ -50,20 +68,24 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields)
 
 
-def configure(*, level: str = "info", form: Form = "text", stream: TextIO | None = None) -> None:
+def configure(
+    *, level: str = "info", form: Form = "text", stream: TextIO | None = None, burst: int = 10, period_s: float = 10.0
+) -> None:
     """
     Log to `stream` (standard error if None). Called again, it replaces what it set up before.
 
-    `level` is a name of `logging`, in any case; ValueError for what is none.
+    `level` is a name of `logging`, in any case; ValueError for what is none. Of records of one kind, `burst` are written within
+    `period_s`; 0: all.
     """
     root = logging.getLogger()
     bridge = logging.getLogger("otel_bridge")
     bridge.setLevel(level.upper())
     root.setLevel(max(logging.WARNING, bridge.level))
-    handler = _Handler(stream or sys.stderr)
+    handler = _Handler(stream or sys.stderr, Repeats(burst, period_s))
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     for earlier in [each for each in root.handlers if isinstance(each, _Handler)]:
         root.removeHandler(earlier)
+        earlier.close()
     root.addHandler(handler)
     logging.captureWarnings(capture=True)
 

@@ -6,6 +6,7 @@ Invariants
 * A request that cannot be understood costs itself (`MalformedRequest`); an event that cannot costs itself, and is counted by
   reason; an attribute that cannot be kept is left out. Nothing else is lost.
 * Bytes from a device are never repeated raw: positions and numbers are.
+* What is to be hashed is hashed here: its value goes no further, and is not remembered.
 * Whatever depends on the moment of receipt is fixed here, in the `Stream`. The rest of it follows from what the sender says and
   from the rules, and is remembered by these: of at most `_KEPT` senders, whose words have at most `_KEPT_BYTES`.
 """
@@ -20,9 +21,10 @@ from otel_bridge.etdump.read import read
 from otel_bridge.model.events import BlockKind, EventBatch
 from otel_bridge.model.stream import LATEST_NS, Anchor, Clock, ClockFault, ClockSource, ModelRef, Stream
 from otel_bridge.v1 import profiling_pb2 as pb
-from otel_bridge.wire.blocks import AllowList, attributes_of, blocks_of, text_of
+from otel_bridge.wire.blocks import Keep, attributes_of, blocks_of, text_of
 from otel_bridge.wire.columns import batch_of
 from otel_bridge.wire.frame import Frame
+from otel_bridge.wire.pseudonyms import Pseudonyms
 
 EXECUTORCH_NS = 1_577_836_800 * 10**9
 """The year 2020: ExecuTorch is younger."""
@@ -40,21 +42,51 @@ _KEPT_BYTES = 2048
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """When a request came, nanoseconds since 1970: by the bridge's clock, and when the sender says that it sent it."""
+    """
+    When a request came, and whose it is.
+
+    received_ns   by the bridge's clock, nanoseconds since 1970
+    sent_ns       when the sender says that it sent it; None: it does not say
+    tenant        that of its credential
+    """
 
     received_ns: int
     sent_ns: int | None = None
+    tenant: str = ""
+
+
+AllowList = Callable[[str], bool]
+"""Whether attributes of this key are kept (config/keys.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is believed of what devices say: the section `admission` of the configuration."""
+    """What is believed, and what is kept, of what devices say: the sections `admission` and `privacy` of the configuration."""
 
     resource_keys: AllowList
     inference_keys: AllowList
     max_clock_error_ns: int
     earliest_ns: int = EXECUTORCH_NS
     """A time before this, nanoseconds since 1970, is not taken for a reading of a wall clock."""
+    pseudonyms: Pseudonyms | None = None
+    """What is kept as a hash; None: nothing is."""
+
+    def keep(self, allowed: AllowList, tenant: str) -> Keep:
+        """What is kept of the attributes of a tenant's device."""
+        if self.pseudonyms is not None:
+            return self.pseudonyms.keep(allowed, tenant)
+        return _keep_allowed(allowed)
+
+    @property
+    def may_remember(self) -> bool:
+        """Whether what devices say may stay in memory for the next request: not where some of it is to be hashed."""
+        return self.pseudonyms is None
+
+
+@lru_cache(maxsize=64)
+def _keep_allowed(allowed: AllowList) -> Keep:
+    """One for each list: what is remembered is remembered by it too."""
+    return lambda key, value: value if allowed(key) else None
 
 
 BuildOf = Callable[[str, str], str | None]
@@ -86,11 +118,12 @@ def admit_events(frame: Frame, body: bytes, receipt: Receipt, rules: Rules, buil
     if frame.stream is None:
         raise MalformedRequest("stream: is not set; say at least which model ran, or set it empty")
     sequence = frame.stream.sequence
-    said = _said_by(frame.stream, rules)
+    said = _said_by(frame.stream, rules, receipt.tenant)
     stream = _received(said.stream, sequence, receipt, rules, build_of)
     if stream.stream_id == _UNSET:
         stream = replace(stream, stream_id=hashlib.blake2b(body, digest_size=16).digest())
-    sieved = batch_of(frame, stream, *blocks_of(frame.blocks, rules.inference_keys))
+    keep = rules.keep(rules.inference_keys, stream.tenant)
+    sieved = batch_of(frame, stream, *blocks_of(frame.blocks, keep, remember=rules.may_remember))
     return Admitted(*sieved, said.dropped)
 
 
@@ -100,7 +133,7 @@ def admit_etdump(request: pb.UploadETDumpRequest, receipt: Receipt, rules: Rules
 
     Raises `MalformedRequest`, `MalformedETDump`.
     """
-    sender = _read(request.stream.SerializeToString(), rules)
+    sender = _read(request.stream.SerializeToString(), rules.keep(rules.resource_keys, receipt.tenant))
     stream = _received(sender.stream, request.stream.sequence, receipt, rules, build_of)
     stream = replace(stream, content=hashlib.sha256(request.etdump).digest())
     if request.ended_at_unix_ns:
@@ -114,7 +147,7 @@ def admit_etdump(request: pb.UploadETDumpRequest, receipt: Receipt, rules: Rules
         stream = replace(stream, stream_id=origin.digest())
     dump = read(request.etdump, stream)
     method = text_of(request.method) or None
-    attributes = attributes_of(request.attributes, rules.inference_keys)
+    attributes = attributes_of(request.attributes, rules.keep(rules.inference_keys, stream.tenant))
     blocks = tuple(
         replace(
             block,
@@ -136,14 +169,15 @@ class _Said:
     dropped: Mapping[str, int]
 
 
-def _said_by(stream: pb.Stream, rules: Rules) -> _Said:
+def _said_by(stream: pb.Stream, rules: Rules, tenant: str) -> _Said:
     """What a message says, but for its sequence, which is cleared: a device says all else again with each request."""
     stream.sequence = 0
     said = stream.SerializeToString()
-    return _known(said, rules) if len(said) <= _KEPT_BYTES else _read(said, rules)
+    keep = rules.keep(rules.resource_keys, tenant)
+    return _known(said, keep) if rules.may_remember and len(said) <= _KEPT_BYTES else _read(said, keep)
 
 
-def _read(said: bytes, rules: Rules) -> _Said:
+def _read(said: bytes, keep: Keep) -> _Said:
     message = pb.Stream.FromString(said)
     stream_id = message.stream_id
     if stream_id and (len(stream_id) != len(_UNSET) or stream_id == _UNSET):
@@ -159,7 +193,7 @@ def _read(said: bytes, rules: Rules) -> _Said:
         stream_id=stream_id or _UNSET,
         model=model,
         build=model.build_id,
-        resource=attributes_of(message.resource, rules.resource_keys),
+        resource=attributes_of(message.resource, keep),
         runtime_version=text_of(message.runtime_version) or None,
         clocks=clocks,
     )
@@ -186,6 +220,7 @@ def _received(said: Stream, sequence: int, receipt: Receipt, rules: Rules, build
     return Stream(
         said.stream_id,
         sequence,
+        tenant=receipt.tenant,
         model=model,
         build=said.build or (build_of(model.name, model.version) if model.name else None),
         resource=said.resource,

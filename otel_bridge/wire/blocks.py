@@ -29,8 +29,8 @@ _KINDS = frozenset(pb.BlockKind.values())
 _DEFAULT_NAMES = {BlockKind.LOAD: "Default", BlockKind.EXECUTE: "Execute"}
 
 
-AllowList = Callable[[str], bool]
-"""Whether attributes of this key are kept (config/keys.py)."""
+Keep = Callable[[str, AttributeValue], AttributeValue | None]
+"""(key, value) -> what is kept of an attribute; None: nothing, not even its key."""
 
 
 def text_of(data: bytes) -> str:
@@ -39,12 +39,15 @@ def text_of(data: bytes) -> str:
     return codecs.utf_8_decode(data[:_MAX_TEXT_BYTES], "backslashreplace", whole)[0]
 
 
-def attributes_of(attributes: Iterable[pb.Attribute], allowed: AllowList) -> Attributes:
-    """Attributes that are allowed, can be kept and are not the bridge's own, at most 128; of two with one key the first."""
+def attributes_of(attributes: Iterable[pb.Attribute], keep: Keep) -> Attributes:
+    """What is kept of attributes that can be and are not the bridge's own, at most 128; of two with one key the first."""
     kept: dict[str, AttributeValue] = {}
     for attribute in attributes:
         key, value = text_of(attribute.key), _value_of(attribute.value)
-        if value is None or not 0 < len(attribute.key) <= _MAX_KEY_BYTES or not allowed(key) or key.startswith(OWN_PREFIXES):
+        if value is None or not 0 < len(attribute.key) <= _MAX_KEY_BYTES or key.startswith(OWN_PREFIXES):
+            continue
+        value = keep(key, value)
+        if value is None:
             continue
         kept.setdefault(key, value)
         if len(kept) == _MAX_ATTRIBUTES:
@@ -66,9 +69,11 @@ def _value_of(value: pb.Value) -> AttributeValue | None:
             return None
 
 
-def blocks_of(blocks: Sequence[pb.Block], allowed: AllowList) -> tuple[tuple[Block, ...], list[int]]:
+def blocks_of(blocks: Sequence[pb.Block], keep: Keep, *, remember: bool) -> tuple[tuple[Block, ...], list[int]]:
     """
     The blocks of a request, in order, and the events of each. The messages are cleared of what only one block says.
+
+    `remember`: what blocks say may stay in memory for the next request.
 
     Raises `MalformedRequest`, by position, for a block that has neither kind nor name, an unknown kind, or an impossible part.
     """
@@ -80,14 +85,14 @@ def blocks_of(blocks: Sequence[pb.Block], allowed: AllowList) -> tuple[tuple[Blo
         block.position = block.event_count = 0
         said = block.SerializeToString()
         try:
-            like = _known(said, allowed) if len(said) <= _KEPT_BYTES else _read(said, allowed)
+            like = _known(said, keep) if remember and len(said) <= _KEPT_BYTES else _read(said, keep)
         except MalformedRequest as fault:
             raise MalformedRequest(f"blocks[{index}]{fault}") from fault
         made.append(like.at(position))
     return tuple(made), counts
 
 
-def _read(said: bytes, allowed: AllowList) -> Block:
+def _read(said: bytes, keep: Keep) -> Block:
     """The block in these bytes, at position 0. What a `MalformedRequest` says of it follows on its name."""
     block = pb.Block.FromString(said)
     name = text_of(block.name)
@@ -104,7 +109,7 @@ def _read(said: bytes, allowed: AllowList) -> Block:
         method=text_of(block.method) or None,
         context=context_of(block.traceparent, block.tracestate),
         error=block.error if block.HasField("error") else None,
-        attributes=attributes_of(block.attributes, allowed),
+        attributes=attributes_of(block.attributes, keep),
         run_index=block.run_index if block.HasField("run_index") and block.run_index < 2**63 else None,
         part=_part_of(block.part) if block.HasField("part") else None,
     )

@@ -7,7 +7,7 @@ The HTTP door: events and ETDumps without gRPC, mappings, health and metrics.
     POST /v1/events     body and answer: protobuf, as `ExportEvents` has them; so are errors
     ...  /v1/mappings   mapping_routes.py
     GET  /healthz    200 while the process lives
-    GET  /readyz     200 while requests are taken, else 503
+    GET  /readyz     200 while requests are welcome, else 503, with a line for each part that this needs
     GET  /metrics    Prometheus text
 
 Bodies may be gzip or zstd. Answers but for those of /v1/events are JSON: counts with 200; else an object with `code`, `reason`
@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from otel_bridge.auth.gate import Gate
 from otel_bridge.errors import MalformedRequest
+from otel_bridge.telemetry.traces import SILENT, Traces
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.body import read_body
 from otel_bridge.wire.exchange import (
@@ -38,10 +39,13 @@ from otel_bridge.wire.exchange import (
     protobuf_reply,
 )
 from otel_bridge.wire.guard import guard_routes
+from otel_bridge.wire.health import Condition
 from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.mapping_routes import mapping_routes
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.query import upload_request, values
+from otel_bridge.wire.sender import sender
+from otel_bridge.wire.traced import trace_routes
 
 
 def http_app(
@@ -50,20 +54,22 @@ def http_app(
     *,
     max_request_bytes: int,
     read_timeout_s: float,
-    ready: Callable[[], bool],
+    ready: Callable[[], Condition],
     metrics: Callable[[], bytes],
     count: Requests,
     gate: Gate | None = None,
+    traces: Traces = SILENT,
 ) -> Starlette:
     """
     The routes.
 
     max_request_bytes   of a body, after decompression
     read_timeout_s      longest wait for the next bytes of a body
-    ready               whether requests are taken
+    ready               whether requests are welcome
     metrics             Prometheus text exposition
     count               told the outcome of each request but for health and metrics: "ok", or the reason of its error
     gate                decides who may come in; None: all may
+    traces              spans of the bridge's own
     """
 
     async def read(exchange: Exchange, check_start: Callable[[bytes], None] = lambda _start: None) -> bytes:
@@ -73,20 +79,21 @@ def http_app(
     async def upload(exchange: Exchange) -> Reply:
         message = upload_request(exchange.query)
         message.etdump = await read(exchange)
-        answer = await intake.upload_etdump(message.SerializeToString(), exchange.sent)
+        answer = await intake.upload_etdump(message.SerializeToString(), exchange.sent, sender().tenant)
         return json_reply(_counts(answer))
 
     async def export(exchange: Exchange) -> Reply:
         values(exchange.query, {})
         if exchange.header(b"content-type").partition(";")[0].strip().lower() == JSON:
             raise MalformedRequest(f"header Content-Type: is {JSON}; send an ExportEventsRequest as {PROTOBUF}")
-        return protobuf_reply(await intake.export_events(await read(exchange), exchange.sent))
+        body = await read(exchange)
+        return protobuf_reply(await intake.export_events(body, exchange.sent, sender().tenant))
 
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
     async def readyz(_request: Request) -> Response:
-        return PlainTextResponse("ready\n") if ready() else PlainTextResponse("not ready\n", 503)
+        return ready().reply()
 
     async def show_metrics(_request: Request) -> Response:
         return Response(metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -99,6 +106,7 @@ def http_app(
         Route("/readyz", readyz),
         Route("/metrics", show_metrics),
     ]
+    trace_routes(routes, traces)
     if gate is not None:
         guard_routes(routes, gate, count)
     return Starlette(routes=routes)

@@ -15,12 +15,15 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
 
-from otel_bridge.errors import MalformedRequest
+from otel_bridge.errors import BridgeError, MalformedRequest
+from otel_bridge.model.stream import trail
 from otel_bridge.spool.protocol import Spool
+from otel_bridge.telemetry.traces import SILENT, Traces
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.admission import Admitted, BuildOf, Receipt, Rules, admit_etdump, admit_events
 from otel_bridge.wire.frame import Frame
@@ -33,8 +36,19 @@ ADMIT_OFF_LOOP_BYTES = 65_536
 
 _MAX_SENT_NS = 2**63
 
+TenantsBuildOf = Callable[[str, str, str], str | None]
+"""(tenant, name, version) -> the build that the alias names now."""
+
 M = TypeVar("M", bound=Message | Frame)
 T = TypeVar("T")
+
+
+Spend = Callable[[str, int, int], None]
+"""(tenant, events, bytes): what it has sent."""
+
+
+def for_nothing(tenant: str, events: int, size_bytes: int) -> None:
+    """Where nobody asks what a tenant has sent."""
 
 
 class Watch(Protocol):
@@ -44,7 +58,7 @@ class Watch(Protocol):
         """Events were put into the spool."""
 
     def refused(self, events: int, reason: str) -> None:
-        """Events of an accepted request were not taken."""
+        """Events were not taken: some of an accepted request, or all of one that is to come again."""
 
     def sender_dropped(self, events: int, reason: str) -> None:
         """The sender had dropped events before it sent."""
@@ -78,12 +92,12 @@ class Receipts:
 
     def __init__(self, max_entries: int = 100_000) -> None:
         self._max_entries = max_entries
-        self._known: OrderedDict[bytes, Attempt] = OrderedDict()
+        self._known: OrderedDict[tuple[str, bytes], Attempt] = OrderedDict()
         self._lock = threading.Lock()
 
     def first(self, body: bytes, receipt: Receipt) -> Attempt:
-        """The first attempt with this body: this one, or an earlier one."""
-        key = hashlib.blake2b(body, digest_size=16).digest()
+        """The first attempt of a tenant with this body: this one, or an earlier one."""
+        key = receipt.tenant, hashlib.blake2b(body, digest_size=16).digest()
         with self._lock:
             known = self._known.setdefault(key, Attempt(receipt))
             self._known.move_to_end(key)
@@ -96,12 +110,22 @@ class Intake:
     """
     Admits requests and appends their events to the spool.
 
-    build_of   binds an alias to the build that it names now
+    build_of   binds an alias of a tenant to the build that it names now
+    spend      told what a tenant has sent: events that were kept, bytes whatever became of them
     now_ns     wall clock, nanoseconds since 1970
+    traces     spans of the bridge's own
     """
 
     def __init__(
-        self, spool: Spool, rules: Rules, build_of: BuildOf, watch: Watch, now_ns: Callable[[], int] = time.time_ns
+        self,
+        spool: Spool,
+        rules: Rules,
+        build_of: TenantsBuildOf,
+        watch: Watch,
+        now_ns: Callable[[], int] = time.time_ns,
+        *,
+        spend: Spend = for_nothing,
+        traces: Traces = SILENT,
     ) -> None:
         self._spool = spool
         self._rules = rules
@@ -109,27 +133,31 @@ class Intake:
         self._watch = watch
         self._now_ns = now_ns
         self._receipts = Receipts()
+        self._spend = spend
+        self._traces = traces
 
-    async def export_events(self, body: bytes, sent: str | None) -> pb.ExportEventsResponse:
+    async def export_events(self, body: bytes, sent: str | None, tenant: str = "") -> pb.ExportEventsResponse:
         """
-        Take a serialised `ExportEventsRequest`; `sent` is the value of `SENT_KEY`.
+        Take a serialised `ExportEventsRequest` of a tenant; `sent` is the value of `SENT_KEY`.
 
         Raises `Rejected` and `Unavailable`.
         """
-        receipt = Receipt(self._now_ns(), _sent_ns(sent))
+        self._spend(tenant, 0, len(body))
+        receipt = Receipt(self._now_ns(), _sent_ns(sent), tenant)
         admitted = await off_loop(body, lambda: self._admit_events(body, receipt))
         await self._keep(admitted)
         return pb.ExportEventsResponse(
             accepted=len(admitted.batch), rejected=_rejections(admitted.rejected), first_rejection=admitted.first_rejection
         )
 
-    async def upload_etdump(self, body: bytes, sent: str | None) -> pb.UploadETDumpResponse:
+    async def upload_etdump(self, body: bytes, sent: str | None, tenant: str = "") -> pb.UploadETDumpResponse:
         """
-        Take a serialised `UploadETDumpRequest`; `sent` is the value of `SENT_KEY`.
+        Take a serialised `UploadETDumpRequest` of a tenant; `sent` is the value of `SENT_KEY`.
 
         Raises `Rejected` and `Unavailable`.
         """
-        receipt = Receipt(self._now_ns(), _sent_ns(sent))
+        self._spend(tenant, 0, len(body))
+        receipt = Receipt(self._now_ns(), _sent_ns(sent), tenant)
         admitted = await off_loop(body, lambda: self._admit_etdump(body, receipt))
         await self._keep(admitted)
         return pb.UploadETDumpResponse(
@@ -142,17 +170,24 @@ class Intake:
     def _admit_events(self, body: bytes, receipt: Receipt) -> Admitted:
         frame = parse(Frame, body)
         first = self._receipts.first(body, receipt)
-        return admit_events(frame, body, first.receipt, self._rules, first.bind(self._build_of))
+        return admit_events(frame, body, first.receipt, self._rules, first.bind(partial(self._build_of, receipt.tenant)))
 
     def _admit_etdump(self, body: bytes, receipt: Receipt) -> Admitted:
         request = parse(pb.UploadETDumpRequest, body)
         first = self._receipts.first(body, receipt)
-        return admit_etdump(request, first.receipt, self._rules, first.bind(self._build_of))
+        return admit_etdump(request, first.receipt, self._rules, first.bind(partial(self._build_of, receipt.tenant)))
 
     async def _keep(self, admitted: Admitted) -> None:
         if len(admitted.batch):
-            await self._spool.append(admitted.batch)
+            self._traces.remember(map(trail, admitted.batch.streams))
+            try:
+                with self._traces.step("spool.append", {"otel_bridge.events": len(admitted.batch)}):
+                    await self._spool.append(admitted.batch)
+            except BridgeError as error:
+                self._watch.refused(len(admitted.batch), error.reason)
+                raise
         self._watch.accepted(len(admitted.batch))
+        self._spend(admitted.batch.streams[0].tenant, len(admitted.batch), 0)
         for reason, events in admitted.rejected.items():
             self._watch.refused(events, reason)
         for reason, events in admitted.sender_dropped.items():  # not before: a refused request comes again

@@ -28,6 +28,7 @@ from otel_bridge.wire.exchange import JSON, Endpoint, Exchange, Reply, Requests,
 from otel_bridge.wire.intake import off_loop
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.query import flag, number, text, values
+from otel_bridge.wire.sender import sender
 
 BINARY = "application/octet-stream"
 _CREATED = 201
@@ -50,12 +51,12 @@ def mapping_routes(mappings: Mappings, read: ReadBody, count: Requests) -> list[
         file.build_id = exchange.part("ref") or file.build_id
         if "model" in asked:
             file.name, _, file.version = asked["model"].partition("@")
-        done = await mappings.put(pb.PutMappingRequest(file=file, replace=asked.get("replace", False)))
+        done = await mappings.put(sender().tenant, pb.PutMappingRequest(file=file, replace=asked.get("replace", False)))
         return _told(done, _CREATED if done.created else 200)
 
     async def get(exchange: Exchange) -> Reply:
         values(exchange.query, {})
-        found = await mappings.get(pb.GetMappingRequest(ref=exchange.part("ref")))
+        found = await mappings.get(sender().tenant, pb.GetMappingRequest(ref=exchange.part("ref")))
         file = pb.MappingFile(mapping=found.mapping, build_id=found.info.build_id)
         is_binary = _prefers_binary(exchange.header(b"accept"))
         # In a thread: of a large document the event loop would hear for a second.
@@ -63,20 +64,22 @@ def mapping_routes(mappings: Mappings, read: ReadBody, count: Requests) -> list[
 
     async def delete(exchange: Exchange) -> Reply:
         values(exchange.query, {})
-        return _told(await mappings.delete(pb.DeleteMappingRequest(ref=exchange.part("ref"))))
+        return _told(await mappings.delete(sender().tenant, pb.DeleteMappingRequest(ref=exchange.part("ref"))))
 
     async def page(exchange: Exchange) -> Reply:
-        return _told(await mappings.page(pb.ListMappingsRequest(**values(exchange.query, _PAGE))))
+        return _told(await mappings.page(sender().tenant, pb.ListMappingsRequest(**values(exchange.query, _PAGE))))
 
     async def list_missing(exchange: Exchange) -> Reply:
-        return _told(await mappings.list_missing(pb.ListMissingRequest(**values(exchange.query, _PAGE))))
+        return _told(await mappings.list_missing(sender().tenant, pb.ListMissingRequest(**values(exchange.query, _PAGE))))
 
     async def set_alias(exchange: Exchange) -> Reply:
         asked = values(exchange.query, {"ref": text})
         if not asked.get("ref"):
             raise MalformedRequest("query parameter ref: is not given; name the build that the alias shall stand for")
         name, _, version = exchange.part("alias").partition("@")
-        return _told(await mappings.set_alias(pb.SetAliasRequest(name=name, version=version, ref=asked["ref"])))
+        return _told(
+            await mappings.set_alias(sender().tenant, pb.SetAliasRequest(name=name, version=version, ref=asked["ref"]))
+        )
 
     def route(path: str, **answers: Callable[[Exchange], Awaitable[Reply]]) -> Route:
         async def answer(exchange: Exchange) -> Reply:

@@ -10,19 +10,23 @@ import contextlib
 import math
 import socket
 from collections.abc import Generator, Sequence
+from typing import Any, TypeAlias
 
 import grpc
 import uvicorn
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from otel_bridge.config.values import split_address
 from otel_bridge.errors import ConfigError
-from otel_bridge.wire.guard import CLIENT_NAMES, GrpcGuard
+from otel_bridge.wire.guard import CLIENT_NAMES
+from otel_bridge.wire.health import Health
 from otel_bridge.wire.servicers import MAPPING, PROFILING, Handler
 from otel_bridge.wire.tls import DoorTls
+
+Interceptor: TypeAlias = "grpc.aio.ServerInterceptor[Any, Any]"  # generic for type checkers only
 
 _SERVICES = (PROFILING, MAPPING)
 _REFLECTED = (*_SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
@@ -34,7 +38,7 @@ class GrpcDoor:
 
     max_request_bytes   holds after decompression (gRPC core checks it)
     tls                 None: plain text
-    guards              interceptors that every call passes
+    guards              interceptors that every call passes, the outermost first
     """
 
     def __init__(
@@ -42,7 +46,7 @@ class GrpcDoor:
         handlers: Sequence[Handler],
         max_request_bytes: int,
         tls: DoorTls | None = None,
-        guards: Sequence[GrpcGuard] = (),
+        guards: Sequence[Interceptor] = (),
     ) -> None:
         self._handlers = tuple(handlers)
         self._tls = tls
@@ -51,7 +55,7 @@ class GrpcDoor:
             ("grpc.max_receive_message_length", max_request_bytes),
             ("grpc.so_reuseport", 0),  # a second bridge on the port is a mistake, not a worker
         ]
-        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # the stubs do not know it
+        self._health = Health(_SERVICES)
         self._server: grpc.aio.Server | None = None
         self.address = ""
 
@@ -73,12 +77,15 @@ class GrpcDoor:
         self.address = _with_port(address, port)
 
     async def start(self) -> None:
-        """Begin to answer."""
+        """Begin to answer, health as not ready: `tell` when requests are welcome."""
         if self._server is None:
             raise RuntimeError("bind first")
+        await self.tell(is_ready=False)
         await self._server.start()
-        for service in ("", *_SERVICES):
-            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+
+    async def tell(self, *, is_ready: bool) -> None:
+        """Tell balancers whether requests are welcome; no more once they are turned away."""
+        await self._health.tell(is_ready=is_ready)
 
     async def turn_away(self) -> None:
         """Tell balancers that no more requests are welcome."""
@@ -86,6 +93,7 @@ class GrpcDoor:
 
     async def stop(self, grace_s: float) -> None:
         """Take no new requests and let those under way end within the grace."""
+        self._health.end()
         if self._server is not None:
             await self._server.stop(grace_s)
 

@@ -16,6 +16,7 @@ from otel_bridge.errors import BridgeError
 from otel_bridge.v1 import mapping_pb2, profiling_pb2
 from otel_bridge.wire.intake import SENT_KEY, Intake, off_loop, parse
 from otel_bridge.wire.mappings import Mappings
+from otel_bridge.wire.sender import sender
 from otel_bridge.wire.status import code_of, message_of, status_of
 
 _log = logging.getLogger(__name__)
@@ -36,10 +37,10 @@ def profiling_handler(intake: Intake, count: Requests) -> Handler:
     """`otel_bridge.v1.ProfilingService`."""
 
     async def export_events(body: bytes, context: Context) -> Message:
-        return await intake.export_events(body, _sent(context))
+        return await intake.export_events(body, _sent(context), sender().tenant)
 
     async def upload_etdump(body: bytes, context: Context) -> Message:
-        return await intake.upload_etdump(body, _sent(context))
+        return await intake.upload_etdump(body, _sent(context), sender().tenant)
 
     return _handler(PROFILING, {"ExportEvents": export_events, "UploadETDump": upload_etdump}, count)
 
@@ -58,9 +59,9 @@ def mapping_handler(mappings: Mappings, count: Requests) -> Handler:
     return _handler(MAPPING, methods, count)
 
 
-def _parsed(kind: type[M], method: Callable[[M], Awaitable[Message]]) -> Method:
+def _parsed(kind: type[M], method: Callable[[str, M], Awaitable[Message]]) -> Method:
     async def call(body: bytes, _context: Context) -> Message:
-        return await method(await off_loop(body, lambda: parse(kind, body)))
+        return await method(sender().tenant, await off_loop(body, lambda: parse(kind, body)))
 
     return call
 

@@ -37,7 +37,7 @@ def test_list(cli: Cli, data: Path) -> None:
     done = cli("spool", "dead-letters", "--data-dir", data)
     assert done.code == 0
     head, *lines = done.out.splitlines()
-    assert head.split() == ["letter", "time", "reason", "spans", "bytes", "message"]
+    assert head.split() == ["letter", "time", "tenant", "reason", "spans", "bytes", "message"]
     assert [line.split()[1:4] for line in lines] == [
         ["2027-01-15T08:00:00.000+00:00", "export_invalid", "3"],
         ["2027-01-15T08:00:01.000+00:00", "export_invalid", "1"],
@@ -58,6 +58,25 @@ def test_replay(cli: Cli, data: Path) -> None:
         assert [one.payload for one in sink.received] == [a_payload(3), a_payload(1), a_payload(2)]
         assert list((data / DIRECTORY).iterdir()) == []
         assert cli(*arguments).err == "0 spans of 0 dead letters sent\n"
+
+
+def test_a_letter_keeps_its_tenant(tmp_path: Path, cli: Cli) -> None:
+    """`spool replay` sends each letter as its tenant's, also after a replay of which a part was refused."""
+    folder = tmp_path / DIRECTORY
+    folder.mkdir()
+    for second, tenant in enumerate(("acme", "")):
+        write_letter(folder, Refused(a_payload(2), 2, "export_invalid", "bad", tenant), second)
+    config = tmp_path / "bridge.toml"
+    config.write_text('[export]\nprotocol = "http/protobuf"\ntenant_header = "X-Scope-OrgID"\n')
+    assert "acme" in cli("spool", "dead-letters", "--data-dir", tmp_path).out
+    with OtlpSink() as sink:
+        refuse, take = Answer.http_failure(400, "bad"), Answer()
+        sink.answers += [refuse, refuse, take]
+        replay = ("spool", "replay", "--data-dir", tmp_path, "--config", config, "--otlp-endpoint", sink.http_endpoint)
+        assert cli(*replay).code == 1
+        assert cli(*replay).code == 0
+        assert [one.headers["x-scope-orgid"] for one in sink.received] == ["acme"] * 3 + ["anonymous", "acme"]
+    assert not list(folder.iterdir())
 
 
 def test_what_is_refused_again_stays(cli: Cli, data: Path) -> None:

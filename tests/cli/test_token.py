@@ -98,6 +98,41 @@ def test_tokens_are_revoked_by_name_or_id(cli: Cli, tmp_path: Path) -> None:
     assert c["state"] == "active"
 
 
+def test_a_token_is_of_a_tenant(cli: Cli, tmp_path: Path) -> None:
+    """Tenants have names of their own: the token of one is neither in the way of another's nor revoked with it."""
+    where = ("--data-dir", tmp_path)
+    create = ("token", "create", "phones", "--scope", "events:write", *where)
+    for tenant in ((), ("--tenant", "acme"), ("--tenant", "globex")):
+        done = cli(*create, *tenant)
+        assert done.code == 0
+        assert f"of phones{' of tenant ' + tenant[1] if tenant else ''}, for" in done.err
+    assert "there is a token phones of tenant acme (" in cli(*create, "--tenant", "acme").error
+    default, acme, globex = rows(cli, *where)
+    assert [each["tenant"] for each in (default, acme, globex)] == ["", "acme", "globex"]
+    assert (
+        cli("token", "revoke", "phones", "--tenant", "acme", *where).out
+        == f"revoked: token {acme['id']} of phones of tenant acme\n"
+    )
+    assert cli("token", "revoke", "phones", "--tenant", "acme", *where).error.startswith(
+        "there is no token 'phones' of tenant acme;"
+    )
+    cli("token", "revoke", globex["id"], *where)
+    assert [row["state"] for row in rows(cli, *where)] == ["active", "revoked", "revoked"]
+    assert "acme" in cli("token", "list", *where).out
+    assert "beginning with a letter or digit" in cli(*create, "--tenant", "-x").err
+
+
+def test_a_file_of_before_tenants(cli: Cli, tmp_path: Path) -> None:
+    """Tokens of a file that names no tenants are of the default one; a tenant that is no name makes a file unusable."""
+    cli("token", "create", "old", "--scope", "admin", "--data-dir", tmp_path)
+    file = tmp_path / "tokens.json"
+    text = file.read_text()
+    file.write_text(text.replace('"tenant": "",', ""))
+    assert [(row["name"], row["tenant"]) for row in rows(cli, "--data-dir", tmp_path)] == [("old", "")]
+    file.write_text(text.replace('"tenant": ""', '"tenant": "a\\nb"'))
+    assert "holds no tokens as" in cli("token", "list", "--data-dir", tmp_path).error
+
+
 def test_where_tokens_are(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The data directory is that of the options, of the settings or of the environment; a file may take its place."""
     file = tmp_path / "bridge.toml"

@@ -1,11 +1,14 @@
 """Nothing but loopback is listened on without TLS and credentials, unless somebody says so."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from otel_bridge.config.auth import is_loopback
+from otel_bridge.config.auth import Certificate, is_loopback
+from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.config.load import load
+from otel_bridge.config.render import render
 from otel_bridge.errors import ConfigError
 from otel_bridge.model.identity import Scope
 
@@ -110,15 +113,23 @@ def test_settings_that_belong_together(pem: Path) -> None:
 
 
 def test_names_in_certificates(pem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names stand for scopes, from a file as a table and from the environment as JSON; a word that is no scope is refused."""
+    """Names stand for scopes, and a tenant, from a file as a table and from the environment as JSON; else they are refused."""
     secure = {**tls(pem), "server.tls_client_ca": pem, "auth.enabled": True}
     listed = load(None, {**secure, "auth.certificates": {"spiffe://fleet/ci": ["mappings:write", "admin"]}}).auth.certificates
-    assert listed == {"spiffe://fleet/ci": (Scope.MAPPINGS_WRITE, Scope.ADMIN)}
-    monkeypatch.setenv("OTEL_BRIDGE_AUTH__CERTIFICATES", '{"ci.example.com": ["mappings:read"]}')
-    assert load(None, secure).auth.certificates == {"ci.example.com": (Scope.MAPPINGS_READ,)}
+    assert listed == {"spiffe://fleet/ci": Certificate(scopes=(Scope.MAPPINGS_WRITE, Scope.ADMIN))}
+    told = '{"ci.example.com": {"scopes": ["mappings:read"], "tenant": "acme"}}'
+    monkeypatch.setenv("OTEL_BRIDGE_AUTH__CERTIFICATES", told)
+    config = load(None, secure)
+    assert config.auth.certificates == {"ci.example.com": Certificate(scopes=(Scope.MAPPINGS_READ,), tenant="acme")}
+    assert BridgeConfig.model_validate(tomllib.loads(render(config))) == config
     monkeypatch.setenv("OTEL_BRIDGE_AUTH__CERTIFICATES", "ci.example.com")
     assert "auth.certificates ('ci.example.com') must be JSON such as" in refusal(**secure)[0]
     monkeypatch.delenv("OTEL_BRIDGE_AUTH__CERTIFICATES")
     assert refusal(**secure, auth__certificates={"ci": ["all"]}) == [
-        "auth.certificates[ci][0] ('all') must be one of events:write, mappings:write, mappings:read, admin"
+        "auth.certificates[ci][scopes][0] ('all') must be one of events:write, mappings:write, mappings:read, admin"
+    ]
+    assert refusal(**secure, auth__certificates={"ci": {"tenant": "a b", "scope": []}})[1:] == [
+        "auth.certificates[ci][scopes] ({'tenant': 'a b', 'scope': []}) is missing",
+        "auth.certificates[ci][tenant] ('a b') must be 1 to 64 letters, digits and . _ -, beginning with a letter or digit",
+        "auth.certificates.ci.scope is not a setting; did you mean auth.certificates?",
     ]

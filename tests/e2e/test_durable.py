@@ -1,9 +1,6 @@
-"""A real bridge that is killed, stopped, or has no disk left: nothing acknowledged is lost, what comes twice is the same."""
+"""A real bridge that is stopped, or has no disk left: nothing acknowledged is lost, what comes twice is the same."""
 
-import random
 import resource
-import time
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +9,7 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import RetryInfo
 from grpc_status import rpc_status
+from support.copies import assert_equal, copies_at
 from support.mappings import mapping_of
 from support.otlp_answers import Answer
 from support.otlp_sink import OtlpSink
@@ -25,8 +23,6 @@ from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.v1.mapping_pb2_grpc import MappingServiceStub
 from otel_bridge.wire.codec import request_of
 
-KILLS = 20
-IN_FLIGHT = 32
 EVENTS = 3
 SOON = {"EXPORT__RETRY_INITIAL_S": "0.05", "EXPORT__RETRY_MAX_S": "0.1", "EXPORT__LINGER_MS": "5"}
 AWAY = Answer.grpc_failure(grpc.StatusCode.UNAVAILABLE, "away")
@@ -65,67 +61,13 @@ def upload(service: Service) -> None:
     MappingServiceStub(service.channel).PutMapping(mapping_pb2.PutMappingRequest(file=file))
 
 
-def spans_at(sink: OtlpSink) -> dict[bytes, dict[bytes, list[bytes]]]:
-    """What arrived: trace id -> span id -> each arrival as the bytes of resource, scope and span."""
-    found: dict[bytes, dict[bytes, list[bytes]]] = defaultdict(lambda: defaultdict(list))
-    for request in sink.requests:
-        for part in request.resource_spans:
-            for scope in part.scope_spans:
-                around = part.resource.SerializeToString() + scope.scope.SerializeToString()
-                for span in scope.spans:
-                    found[span.trace_id][span.span_id].append(around + span.SerializeToString())
-    return found
-
-
-def assert_all_arrived(sink: OtlpSink, sequences: set[int], *, once: bool) -> int:
-    """All spans of these requests are there, and copies are equal byte for byte; how many copies there are."""
-    found = spans_at(sink)
+def assert_all_arrived(sink: OtlpSink, sequences: set[int], *, once: bool) -> None:
+    """All spans of these requests are there, and copies are equal byte for byte."""
+    found = copies_at(sink)
     for sequence in sequences:
         assert len(found[trace_id(stream_of(sequence), execute())]) == EVENTS, sequence
-    arrivals = [copies for spans in found.values() for copies in spans.values()]
-    assert [len(set(copies)) for copies in arrivals if len(set(copies)) > 1] == []
-    extra = sum(len(copies) - 1 for copies in arrivals)
+    extra = assert_equal(found)
     assert not once or not extra
-    return extra
-
-
-def send_until_killed(service: Service, first: int, seconds: float) -> tuple[set[int], int]:
-    """Send as fast as it goes, and kill the bridge after so long: the acknowledged requests, and how many were sent."""
-    stub, calls = service.profiling, []
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        calls.append(stub.ExportEvents.future(an_inference(first + len(calls))))
-        if len(calls) > IN_FLIGHT:
-            calls[-IN_FLIGHT].exception()
-    service.process.kill()
-    return {first + number for number, each in enumerate(calls) if each.exception() is None}, len(calls)
-
-
-@pytest.mark.timeout(180)
-def test_kills_at_any_moment(sink: OtlpSink, tmp_path: Path) -> None:
-    """Under load, again and again: every acknowledged event arrives, also those that waited for a mapping all the time."""
-    chance = random.Random(6)  # noqa: S311 - to be the same in every run
-    acknowledged: set[int] = set()
-    sent = 0
-    sink.answer = Answer(delay_s=0.02)
-    with running(tmp_path, sink, PARKING__POLICY="park", **SOON) as service:
-        for _ in range(KILLS):
-            more, count = send_until_killed(service, sent, chance.uniform(0.01, 0.4))
-            acknowledged |= more
-            sent += count
-            service.channel.close()
-            service.start()
-        parked = sum(1 for sequence in acknowledged if sequence % 3 == 0)
-        service.process.wait_until(lambda: service.counts("spool_events")[()] == 0)
-        assert service.counts("spool_parked_events")[()] >= EVENTS * parked
-        upload(service)
-        service.settle()
-        ledger = service.ledger()
-        assert ledger.accepted + ledger.recovered == ledger.emitted + ledger.dropped
-        assert ledger.dropped == 0
-    assert len(acknowledged) > KILLS
-    copies = assert_all_arrived(sink, acknowledged, once=False)
-    assert copies > 0, "no kill met a request on its way"
 
 
 def test_a_stop_keeps_what_does_not_leave(sink: OtlpSink, tmp_path: Path) -> None:
@@ -143,11 +85,11 @@ def test_a_stop_keeps_what_does_not_leave(sink: OtlpSink, tmp_path: Path) -> Non
         assert (ledger.recovered, ledger.accepted, ledger.dropped) == (18, 0, 0)
         sink.answer = Answer()
         service.process.wait_until(lambda: service.ledger().emitted == 12)
-        assert service.counts("spool_parked_events")[()] == 6
+        assert service.counts("parked_events")[()] == 6
         upload(service)
         service.settle()
         assert service.ledger().emitted == 18
-        assert service.counts("parking_unparked_events") == {("mapping",): 6}
+        assert service.counts("parking_outgoing_events") == {("mapping",): 6}
     assert_all_arrived(sink, set(range(6)), once=True)
 
 
@@ -155,12 +97,12 @@ def test_parked_events_get_older_over_restarts(sink: OtlpSink, tmp_path: Path) -
     """Their time goes on, and then they leave without a mapping."""
     with running(tmp_path, sink, PARKING__POLICY="park", PARKING__MAX_AGE_S="2.5", **SOON) as service:
         service.profiling.ExportEvents(an_inference(0))
-        service.process.wait_until(lambda: service.counts("spool_parked_events")[()] == EVENTS)
+        service.process.wait_until(lambda: service.counts("parked_events")[()] == EVENTS)
         assert service.stop() == 0
         assert sink.spans == []
         service.start()
         service.settle()
-        assert service.counts("parking_unparked_events") == {("age",): EVENTS}
+        assert service.counts("parking_outgoing_events") == {("age",): EVENTS}
     assert_all_arrived(sink, {0}, once=True)
 
 
@@ -183,7 +125,7 @@ def test_a_full_disk_is_told_and_waited_out(sink: OtlpSink, tmp_path: Path) -> N
         status = rpc_status.from_call(refused)
         assert status is not None
         assert any(detail.Is(RetryInfo.DESCRIPTOR) for detail in status.details)
-        assert service.get("/readyz").is_success
+        assert service.get("/healthz").is_success
         resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, before)
         service.process.wait_until(lambda: accepts(service, 1000))
         service.settle()
@@ -217,7 +159,7 @@ def test_a_damaged_record_is_counted(sink: OtlpSink, tmp_path: Path) -> None:
         service.settle()
         ledger = service.ledger()
         assert ledger.recovered == 9 == ledger.emitted + ledger.dropped
-    assert spans_at(sink).keys() <= {trace_id(stream_of(sequence), execute()) for sequence in (1, 2, 4)}
+    assert copies_at(sink).keys() <= {trace_id(stream_of(sequence), execute()) for sequence in (1, 2, 4)}
 
 
 def test_one_bridge_one_directory(sink: OtlpSink, tmp_path: Path) -> None:

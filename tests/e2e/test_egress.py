@@ -65,13 +65,13 @@ class Books:
     def end(self, emitted: int, **dropped: int) -> None:
         """Wait until every event has ended; assert how they did, in events."""
         self.service.settle()
-        assert self["pipeline_emitted_events"].total() == emitted
-        assert self["pipeline_dropped_events"] == Counter({(reason,): events for reason, events in dropped.items()})
+        assert self["emitted_events"].total() == emitted
+        assert self["dropped_events"] == Counter({(reason,): events for reason, events in dropped.items()})
         assert self.service.counts("exporter_circuit") == Counter({("closed",): 1, ("half_open",): 0, ("open",): 0})
 
 
 NAMES = (
-    "pipeline_emitted_events", "pipeline_dropped_events", "exporter_sent_spans", "exporter_failed_requests",
+    "emitted_events", "dropped_events", "exporter_sent_spans", "exporter_failed_requests",
     "exporter_halved_requests", "dead_letters_kept_spans",
 )  # fmt: skip
 
@@ -110,7 +110,7 @@ def test_away_then_back(place: Place, books: Books) -> None:
         place.send(3)
         place.service.process.wait_until(lambda: place.service.counts("exporter_circuit")["closed",] == 0)
         place.service.process.wait_until(lambda: books["exporter_failed_requests"].total() >= 3)
-        assert books["pipeline_dropped_events"] == Counter()
+        assert books["dropped_events"] == Counter()
     finally:
         place.sink.come_back()
     books.end(emitted=6)
@@ -236,7 +236,7 @@ def test_no_dead_letters(settings: tuple[str, ...], tmp_path: Path) -> None:
         sink.answer = FORBIDDEN
         Place(sink, service, tmp_path, "app", itertools.count()).send(1)
         service.settle()
-        assert service.counts("pipeline_dropped_events") == Counter({("export_rejected",): 2})
+        assert service.counts("dropped_events") == Counter({("export_rejected",): 2})
         assert service.counts("dead_letters_kept_spans") == service.counts("dead_letters_size_bytes") == Counter()
     assert list(tmp_path.rglob("*.pb")) == []
 

@@ -64,7 +64,7 @@ def test_all_arrive_once_and_exact(sink: OtlpSink, tmp_path: Path) -> None:
     with running(tmp_path, sink, PARKING__POLICY="park") as service:
         for number in range(REQUESTS):
             assert service.profiling.ExportEvents(an_inference(number)).accepted == DELEGATED + 2
-        service.process.wait_until(lambda: service.counts("spool_parked_events")[()] == EVENTS)
+        service.process.wait_until(lambda: service.counts("parked_events")[()] == EVENTS)
         assert service.spans("late") == []
         told = service.command("mapping", "missing")
         assert [line.split()[0] for line in told.splitlines()[1:]] == list(BUILDS)
@@ -72,7 +72,7 @@ def test_all_arrive_once_and_exact(sink: OtlpSink, tmp_path: Path) -> None:
             upload(service, build)
         service.settle()
         assert statuses(service) == {"exact": REQUESTS * DELEGATED}
-        assert service.counts("parking_unparked_events") == {("mapping",): EVENTS}
+        assert service.counts("parking_outgoing_events") == {("mapping",): EVENTS}
         assert len(service.command("mapping", "missing").splitlines()) == 1
 
 
@@ -85,7 +85,7 @@ def test_what_has_no_room_goes_on_and_is_counted(sink: OtlpSink, tmp_path: Path)
             service.profiling.ExportEvents(an_inference(number))
         service.process.wait_until(lambda: service.ledger().emitted == EVENTS - room)
         assert statuses(service) == {"no_mapping": (REQUESTS - 90) * DELEGATED}
-        assert service.counts("parking_unparked_events") == {("events",): EVENTS - room}
+        assert service.counts("parking_outgoing_events") == {("events",): EVENTS - room}
         upload(service, "a")
         service.process.wait_until(lambda: service.ledger().waiting < room)
         assert service.stop() == 0

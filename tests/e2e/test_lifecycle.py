@@ -125,7 +125,7 @@ def test_a_back_end_that_refuses(sink: OtlpSink, tmp_path: Path) -> None:
         assert_once(service, 1)
         ledger = service.ledger()
         assert (ledger.accepted, ledger.emitted, ledger.dropped, ledger.waiting) == (4, 2, 2, 0)
-        assert service.counts("pipeline_dropped_events") == {("export_rejected",): 2}
+        assert service.counts("dropped_events") == {("export_rejected",): 2}
         assert service.counts("receiver_requests") == {("ok", "grpc"): 2}
 
 
@@ -149,7 +149,7 @@ def test_a_full_spool(sink: OtlpSink, tmp_path: Path) -> None:
         response = service.post(dump, **{"resource.service.name": "http"})
         assert (response.status_code, response.headers["retry-after"]) == (503, "2")
         assert response.json()["reason"] == "spool_full"
-        assert service.get("/readyz").is_success
+        assert service.get("/healthz").is_success
         assert service.ledger().waiting == 2 * accepted
 
         sink.answer = Answer()

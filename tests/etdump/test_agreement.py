@@ -1,25 +1,18 @@
 """The fast reader and the reference reader agree: on captures, on files of the writer, and on damaged ones."""
 
-import re
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.batches import differences
+from support.agreement import STREAM, agreed_outcome
 from support.etdump_writer import AllocationEvent, DebugEvent, EmptyEvent, Event, ProfileEvent, RunData, write_etdump
 
-from otel_bridge.errors import MalformedETDump
 from otel_bridge.etdump.bulk import read_at_once
 from otel_bridge.etdump.limits import open_frame
-from otel_bridge.etdump.read import read
-from otel_bridge.etdump.reference import read_reference
 from otel_bridge.etdump.result import ETDump
-from otel_bridge.model.stream import Stream
 
-STREAM = Stream(stream_id=bytes(range(16)))
 CAPTURES = sorted((Path(__file__).parents[1] / "fixtures").glob("*/*.etdp"))
 
 texts = st.one_of(
@@ -172,38 +165,3 @@ def test_readers_agree_on_noise_behind_the_identifier(noise: bytes, size_prefixe
     """Any bytes at all with the identifier in the right place are read or refused."""
     body = struct.pack("<I4s", 8, b"ED00") + noise
     agreed_outcome(struct.pack("<I", len(body)) + body if size_prefixed else body)
-
-
-def agreed_outcome(data: bytes) -> ETDump | MalformedETDump:
-    """What both readers make of a file, after the check that they do agree."""
-    fast, reference = _outcome(read, data), _outcome(read_reference, data)
-    _check_at_once(data, fast)
-    if isinstance(fast, ETDump):
-        assert isinstance(reference, ETDump), f"only the fast reader accepts it; the other says: {reference}"
-        assert differences(fast.batch, reference.batch) == []
-        assert fast.rejected == reference.rejected
-        assert fast.first_rejection == reference.first_rejection
-    elif isinstance(reference, ETDump):
-        # In this alone the fast reader is stricter: it reads a table in one go, and a vtable whole.
-        assert re.search("its fields overlap|a vtable, byte [0-9]+: it passes the end", str(fast))
-    return fast
-
-
-def _check_at_once(data: bytes, fast: ETDump | MalformedETDump) -> None:
-    """The reader of large files, which takes files of any size, leaves this one alone or makes the same of it."""
-    try:
-        at_once = read_at_once(open_frame(data), STREAM)
-    except MalformedETDump:
-        return
-    if at_once is not None:
-        assert isinstance(fast, ETDump), f"only the reader of large files accepts it; the other says: {fast}"
-        assert differences(at_once.batch, fast.batch) == []
-        assert (at_once.rejected, at_once.first_rejection) == (fast.rejected, fast.first_rejection)
-        assert list(at_once.rejected) == list(fast.rejected)
-
-
-def _outcome(reader: Callable[[bytes, Stream], ETDump], data: bytes) -> ETDump | MalformedETDump:
-    try:
-        return reader(data, STREAM)
-    except MalformedETDump as refusal:
-        return refusal

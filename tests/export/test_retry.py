@@ -27,7 +27,7 @@ class Script:
         self.attempted = asyncio.Event()
         self.closed = False
 
-    async def send(self, payload: bytes) -> Sent:
+    async def send(self, payload: bytes, tenant: str = "") -> Sent:  # noqa: ARG002 - as the protocol says
         """Fail as told."""
         self.attempts += 1
         self.attempted.set()
@@ -175,7 +175,7 @@ class Poisoned:
         self.taken: list[bytes] = []
         self.poison_attempts_s: list[float] = []
 
-    async def send(self, payload: bytes) -> Sent:
+    async def send(self, payload: bytes, tenant: str = "") -> Sent:  # noqa: ARG002 - as the protocol says
         """Take it, or be gone."""
         await asyncio.sleep(0)
         if payload == b"poison":

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from support.pipelines import BackEnd, Books, Stuck, everything
 from support.scenes import NOON_NS, STREAM, batch_of, batches, call, delegated, execute, runtime, spans_in, stages_with
 from support.spools import NOTHING
@@ -20,6 +21,7 @@ from otel_bridge.model.events import EventBatch, TraceContext, concatenate
 from otel_bridge.model.stream import Clock
 from otel_bridge.pipeline.loop import BATCH_EVENTS, Pipeline
 from otel_bridge.pipeline.stages import Stages
+from otel_bridge.spans import attributes as at
 from otel_bridge.spans.assemble import Payload
 from otel_bridge.spans.scene import Scene
 from otel_bridge.spool.memory import MemorySpool
@@ -34,14 +36,16 @@ def inference(position: int, events: int = 4) -> EventBatch:
     return batch_of((execute(position), [*calls, runtime("Method::execute", 0, 99)]))
 
 
-async def drain(batches: list[EventBatch], back_end: BackEnd, stages: Stages, limit: int = 10**6) -> Books:
+async def drain(
+    batches: list[EventBatch], back_end: BackEnd, stages: Stages, limit: int = 10**6, *, by_tenant: bool = False
+) -> Books:
     """Run a pipeline over the batches until nothing is left."""
     books = Books()
     spool = MemorySpool(10**9, NOTHING)
     for batch in batches:
         await spool.append(batch)
     spool.close()
-    await Pipeline(spool, stages, back_end, books, sift=everything, limit_bytes=limit).run()
+    await Pipeline(spool, stages, back_end, books, sift=everything, limit_bytes=limit, by_tenant=by_tenant).run()
     assert spool.events == 0
     return books
 
@@ -63,6 +67,20 @@ def test_what_the_back_end_refuses_is_dropped_with_its_reason(run: Run, answer: 
     books = run(drain([inference(0), inference(1)], BackEnd(answer), stages_with(), limit=150))
     assert books.emitted_events + books.drops[reason] == 8
     assert 0 < books.drops[reason] < 8
+
+
+def test_a_request_holds_the_spans_of_one_tenant(run: Run) -> None:
+    """Where the back end is told of tenants, each request is of one, and all spans say so; else tenants share requests."""
+    batches = [replace(inference(n), streams=(replace(STREAM, tenant=f"t{n % 3}"),)) for n in range(9)]
+    back_end, shared = BackEnd(), BackEnd()
+    books = run(drain(batches, back_end, stages_with(), by_tenant=True))
+    assert sorted(back_end.tenants) == ["t0", "t1", "t2"]
+    for tenant, data in zip(back_end.tenants, back_end.taken, strict=True):
+        resources = ExportTraceServiceRequest.FromString(data).resource_spans
+        said = {each.value.string_value for one in resources for each in one.resource.attributes if each.key == at.TENANT}
+        assert said == {tenant}
+    assert books.emitted_events == run(drain(batches, shared, stages_with())).emitted_events == 36
+    assert shared.tenants == [""]
 
 
 def test_an_exporter_that_breaks_its_promise_does_not_stop_the_pipeline(run: Run, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,12 +10,17 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from support.mappings import mapping_of
 from support.scenes import STREAM, batch_of, call, delegated, execute, runtime, spans_in, stages_with
 
+from otel_bridge.mapping.cache import CompiledMappings
+from otel_bridge.mapping.memory import MemoryRegistry
+from otel_bridge.metadata.table import Decoders
 from otel_bridge.model.events import EventBatch, concatenate
 from otel_bridge.pipeline import readings
+from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spans.assemble import assemble
 from otel_bridge.spans.fit import fit
 from otel_bridge.spans.reference import build
 from otel_bridge.spans.rollup import Limits
+from otel_bridge.spans.withholding import withhold
 from otel_bridge.v1 import mapping_pb2 as pb
 
 FIELDS = {
@@ -68,6 +73,25 @@ def test_read_together_or_one_by_one_spans_say_the_same(parts: list[tuple[str, l
         rolled = fit(scene, {}, Limits(spans=3))
         said.append([payload.data for payload in assemble(rolled, 10**6)])
     assert said[:2] == said[2:]
+
+
+@pytest.mark.parametrize("allowed", [{"bank"}, set()], ids=["one", "none"])
+def test_what_is_withheld_is_withheld_however_it_is_read(allowed: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that are not to be shown are not, nor is any of their values."""
+    registry = MemoryRegistry()
+    registry.put("", file_of("a"))
+    whole = batch("a", [number.to_bytes(8, "little") for number in range(1, 50)])
+    said = []
+    for few in (0, 10**9):
+        monkeypatch.setattr(readings, "_FEW", few)
+        show = withhold(allowed.__contains__, str)
+        stages = Stages(CompiledMappings(registry, 1 << 20), Decoders(), 1 << 20, withhold=show)
+        scene = stages.run(whole)
+        assert len(scene.metadata) == 49
+        said.append([payload.data for payload in assemble(scene, 10**6)])
+    assert said[0] == said[1]
+    spans = [span for span in spans_in(assemble(scene, 10**6)) for each in span.attributes if "metadata" in each.key]
+    assert len(spans) == 49 * len(allowed)
 
 
 def test_distinct_metadata_are_read_as_columns() -> None:

@@ -35,7 +35,7 @@ def test_filled_forms_are_what_is_written_one_by_one(
         np.array([each.hex() for each in text], "S6"),
         np.array(small, np.int64),
     ]
-    sheet = Sheet([f"executorch.k{index}" for index in range(5)], columns)
+    sheet = Sheet({f"executorch.k{index}": column for index, column in enumerate(columns)}, len(rows))
     entries = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=60))
     between = data.draw(st.binary(max_size=3))
     written = bytearray()
@@ -54,6 +54,6 @@ def test_filled_forms_are_what_is_written_one_by_one(
 def test_forms_are_few() -> None:
     """Values of equally many bytes share a form, however many there are."""
     numbers = np.frombuffer(struct.pack("<1000H", *range(1000)), "<u2")
-    sheet = Sheet(["a", "b"], [numbers.astype(np.int64), numbers[::-1].astype(np.int64)])
+    sheet = Sheet({"a": numbers.astype(np.int64), "b": numbers[::-1].astype(np.int64)}, 1000)
     assert len(sheet) == 1000
     assert len(sheet.forms) == 3

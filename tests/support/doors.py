@@ -50,7 +50,7 @@ class Bridge:
     @property
     def emitted_events(self) -> int:
         """Events whose spans the back end took."""
-        return self._count("pipeline_emitted_events")
+        return self._count("emitted_events")
 
     def settle(self) -> None:
         """Wait until the spans of every acknowledged event have left; ProcessFailed where one was given up."""

@@ -43,13 +43,15 @@ class BackEnd:
     def __init__(self, *answers: Sent | Exception) -> None:
         self.answers = list(answers)
         self.taken: list[bytes] = []
+        self.tenants: list[str] = []
 
-    async def send(self, payload: bytes) -> Sent:
+    async def send(self, payload: bytes, tenant: str = "") -> Sent:
         """Answer as the script says."""
         answer = self.answers.pop(0) if self.answers else Sent()
         if isinstance(answer, Exception):
             raise answer
         self.taken.append(payload)
+        self.tenants.append(tenant)
         return answer
 
     async def close(self) -> None:
@@ -63,7 +65,7 @@ class Stuck(BackEnd):
         super().__init__()
         self.reached = asyncio.Event()
 
-    async def send(self, payload: bytes) -> Sent:
+    async def send(self, payload: bytes, tenant: str = "") -> Sent:  # noqa: ARG002 - as the protocol says
         """Wait for ever."""
         self.taken.append(payload)
         self.reached.set()

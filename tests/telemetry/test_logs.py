@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.logs import unchanged
 
 from otel_bridge.telemetry import logs
 
@@ -17,19 +18,14 @@ logger = logging.getLogger("otel_bridge.test")
 @pytest.fixture
 def log_to() -> Iterator[Callable[..., io.StringIO]]:
     """Set logging up into a buffer, and put everything back afterwards."""
-    root, bridge = logging.getLogger(), logging.getLogger("otel_bridge")
-    before = root.handlers[:], root.level, bridge.level
 
     def configure(**settings: str) -> io.StringIO:
         stream = io.StringIO()
         logs.configure(stream=stream, **settings)
         return stream
 
-    yield configure
-    logging.captureWarnings(capture=False)
-    root.handlers[:] = before[0]
-    root.setLevel(before[1])
-    bridge.setLevel(before[2])
+    with unchanged():
+        yield configure
 
 
 def test_text_is_one_line_a_record(log_to: Callable[..., io.StringIO]) -> None:

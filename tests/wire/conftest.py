@@ -15,13 +15,14 @@ from support.spools import spool_of
 
 from otel_bridge.auth.gate import Gate
 from otel_bridge.mapping.memory import MemoryRegistry
+from otel_bridge.mapping.quota import NO_QUOTA, Quota
 from otel_bridge.model.events import EventBatch
 from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.v1.mapping_pb2 import MissingMapping
-from otel_bridge.wire.admission import BuildOf
 from otel_bridge.wire.guard import GrpcGuard
+from otel_bridge.wire.health import Condition
 from otel_bridge.wire.http import http_app
-from otel_bridge.wire.intake import Intake
+from otel_bridge.wire.intake import Intake, Spend, TenantsBuildOf, for_nothing
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.server import GrpcDoor, HttpDoor
 from otel_bridge.wire.servicers import mapping_handler, profiling_handler
@@ -92,22 +93,25 @@ async def _opened(
     *,
     limit_bytes: int = 1 << 20,
     spool_bytes: int = 1 << 20,
-    build_of: BuildOf | None = None,
+    build_of: TenantsBuildOf | None = None,
     read_timeout_s: float = 30.0,
     missing: Sequence[MissingMapping] = (),
+    missing_tenant: str = "",
+    spend: Spend = for_nothing,
+    quota_of: Callable[[str], Quota] = lambda _tenant: NO_QUOTA,
     gate: Gate | None = None,
     tls: DoorTls | None = None,
 ) -> AsyncIterator[Doors]:
     spool, tally, registry = spool_of(spool_bytes), Tally(), MemoryRegistry()
-    intake = Intake(spool, ANYTHING, build_of or (lambda name, version: registry.build_of("", name, version)), tally)
-    mappings = Mappings(registry, lambda: list(missing), lambda: None)
+    intake = Intake(spool, ANYTHING, build_of or registry.build_of, tally, spend=spend)
+    mappings = Mappings(registry, lambda tenant: list(missing) if tenant == missing_tenant else [], lambda: None, quota_of)
     handlers = (profiling_handler(intake, tally.request), mapping_handler(mappings, tally.request))
     app = http_app(
         intake,
         mappings,
         max_request_bytes=limit_bytes,
         read_timeout_s=read_timeout_s,
-        ready=lambda: doors.ready,
+        ready=lambda: Condition(doors.ready, {"spool": "ok"}),
         metrics=lambda: b"a_metric 1\n",
         count=tally.request,
         gate=gate,

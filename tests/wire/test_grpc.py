@@ -141,7 +141,7 @@ def test_a_request_over_the_limit(compression: grpc.Compression, opened: Callabl
 def test_a_fault_inside(opened: Callable[..., Any], run: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     """A fault of the bridge is INTERNAL without its particulars, which go to the log; the next request is served."""
 
-    def build_of(_name: str, version: str) -> str | None:
+    def build_of(_tenant: str, _name: str, version: str) -> str | None:
         if version == "bad":
             raise RuntimeError("secret")
         return None
@@ -227,13 +227,17 @@ def test_bad_words_about_mappings(
 
 
 def test_health_turns_before_the_door_does(opened: Callable[..., Any], run: Callable[..., Any]) -> None:
-    """Health is SERVING for the whole and each service; turning away is said while requests are still taken."""
+    """Health says what the door is told, for the whole and each service; turning away is said while requests are taken."""
 
     async def main() -> None:
         async with opened() as doors:
             health = health_pb2_grpc.HealthStub(doors.channel)
             ask = [health_pb2.HealthCheckRequest(service=service) for service in ("", PROFILING, MAPPING)]
-            assert [(await health.Check(each)).status for each in ask] == [health_pb2.HealthCheckResponse.SERVING] * 3
+            for is_ready in (False, True):
+                if is_ready:
+                    await doors.grpc.tell(is_ready=True)
+                expected = health_pb2.HealthCheckResponse.SERVING if is_ready else health_pb2.HealthCheckResponse.NOT_SERVING
+                assert [(await health.Check(each)).status for each in ask] == [expected] * 3
             with pytest.raises(grpc.aio.AioRpcError, match="NOT_FOUND"):
                 await health.Check(health_pb2.HealthCheckRequest(service="nobody"))
             await doors.grpc.turn_away()

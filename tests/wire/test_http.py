@@ -88,7 +88,7 @@ def test_no_room(opened: Callable[..., Any], run: Callable[..., Any]) -> None:
 def test_a_fault_inside(opened: Callable[..., Any], run: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     """A fault of the bridge is 500 without its particulars, which go to the log; the next request is served."""
 
-    def build_of(name: str, _version: str) -> str | None:
+    def build_of(_tenant: str, name: str, _version: str) -> str | None:
         if name == "bad":
             raise RuntimeError("secret")
         return None
@@ -113,7 +113,7 @@ def test_what_operators_ask(opened: Callable[..., Any], run: Callable[..., Any])
         async with opened() as doors:
             client = doors.client
             assert (await client.get("/healthz")).text == "ok\n"
-            assert (await client.get("/readyz")).text == "ready\n"
+            assert (await client.get("/readyz")).text == "ready\nspool: ok\n"
             metrics = await client.get("/metrics")
             assert metrics.text == "a_metric 1\n"
             assert metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"

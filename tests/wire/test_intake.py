@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from support.batches import differences
-from support.requests import ANYTHING, a_request, no_alias
+from support.requests import ANYTHING, a_request
 from support.scenes import NOON_NS, delegated, runtime, stages_with
 from support.spools import spool_of
 
 from otel_bridge.errors import Draining, MalformedRequest, SpoolFull
+from otel_bridge.mapping.memory import MemoryRegistry
 from otel_bridge.model.events import EventBatch
 from otel_bridge.spans.assemble import assemble
 from otel_bridge.spool.memory import MemorySpool
@@ -47,7 +48,7 @@ class Watch:
 def an_intake(spool: MemorySpool, watch: Watch | None = None) -> Intake:
     """An intake whose clock goes on by an hour with each request."""
     hours = itertools.count()
-    return Intake(spool, ANYTHING, no_alias, watch or Watch(), now_ns=lambda: NOON_NS + next(hours) * HOUR_NS)
+    return Intake(spool, ANYTHING, MemoryRegistry().build_of, watch or Watch(), now_ns=lambda: NOON_NS + next(hours) * HOUR_NS)
 
 
 async def all_of(spool: MemorySpool) -> list[EventBatch]:
@@ -104,7 +105,7 @@ def test_a_second_attempt_keeps_its_build(run: Callable[..., Any]) -> None:
 
     async def main() -> None:
         spool = spool_of(1 << 20)
-        intake = Intake(spool, ANYTHING, lambda _name, _version: builds.pop(0), Watch())
+        intake = Intake(spool, ANYTHING, lambda _tenant, _name, _version: builds.pop(0), Watch())
         body = a_request(*EVENTS).SerializeToString()
         for _ in range(3):
             await intake.export_events(body, None)
@@ -169,7 +170,7 @@ def test_what_is_no_time_is_no_word(sent: str | None, correction_ns: int, run: C
 
 
 def test_only_what_is_kept_is_acknowledged(run: Callable[..., Any]) -> None:
-    """A request that finds no room, or a closed spool, is not counted in any way: it will come again."""
+    """Of a request that finds no room, or a closed spool, only the refusal is counted, each time: it will come again."""
 
     async def main() -> None:
         spool, watch = spool_of(1), Watch()
@@ -186,7 +187,7 @@ def test_only_what_is_kept_is_acknowledged(run: Callable[..., Any]) -> None:
             await intake.export_events(request.SerializeToString(), None)
         with pytest.raises(MalformedRequest):
             await intake.export_events(b"\xff", None)
-        assert watch.told == counted
+        assert watch.told == [*counted, ("refused spool_full", 2), ("refused draining", 2)]
         assert spool.events == 2
 
     run(main())

@@ -15,7 +15,7 @@ from support.certificates import CLIENT_DNS, CLIENT_URI, Certificates, make_cert
 from support.tokens import ALL, Issuer, gate_of
 
 from otel_bridge.errors import ConfigError
-from otel_bridge.model.identity import Scope
+from otel_bridge.model.identity import Identity, Scope
 from otel_bridge.wire.tls import DoorTls, TlsFiles
 
 HEALTH = "/grpc.health.v1.Health/Check"
@@ -214,7 +214,7 @@ def test_a_name_in_a_certificate_stands_for_a_token(name: str, files: Files, ope
     """Both doors know a client by the names in its certificate; what it may do is what is listed, for streams, too."""
     made = files.put("first")
     issuer = Issuer(files.folder / "tokens.json")
-    listed = {name: frozenset({Scope.MAPPINGS_READ})}
+    listed = {name: Identity(name, frozenset({Scope.MAPPINGS_READ}))}
     gate = gate_of(issuer.file, certificates=listed, needs_certificate=True)
     tls = files.tls(clients=True, http_needs_certificate=False)
     peer = Peer(made, made)
@@ -234,7 +234,7 @@ def test_a_name_in_a_certificate_stands_for_a_token(name: str, files: Files, ope
 def test_a_listed_name_reads_a_stream(files: Files, opened: Any, run: Any) -> None:
     """A stream of a client that is known by its certificate is answered as any other."""
     made = files.put("first")
-    gate = gate_of(files.folder / "none.json", certificates={CLIENT_URI: ALL}, needs_certificate=True)
+    gate = gate_of(files.folder / "none.json", certificates={CLIENT_URI: Identity(CLIENT_URI, ALL)}, needs_certificate=True)
     tls = files.tls(clients=True, http_needs_certificate=False)
     key, chain = made.client_key.read_bytes(), made.client.read_bytes()
     credentials = grpc.ssl_channel_credentials(made.authority.read_bytes(), key, chain)
