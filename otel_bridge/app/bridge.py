@@ -149,6 +149,11 @@ class Bridge:
         watch, spool, letters = self._provider.telemetry.watch, self._spool, self._egress.letters
         watch("otel_bridge.dead_letters.size_bytes", lambda: letters.size_bytes if letters is not None else None)
         watch("otel_bridge.spool.size", lambda: spool.events)
+        turnstile, http = self._doors.turnstile, self._doors.http
+        watch("otel_bridge.receiver.inside_requests", lambda: turnstile.requests)
+        watch("otel_bridge.receiver.inside_bytes", lambda: turnstile.size_bytes)
+        watch("otel_bridge.receiver.waiting_requests", lambda: turnstile.waiting)
+        watch("otel_bridge.receiver.open_connections", lambda: http.connections)
         watch("otel_bridge.spool.size_bytes", lambda: spool.size_bytes)
         watch("otel_bridge.spool.capacity_bytes", lambda: self._config.spool.max_bytes)
         watch("otel_bridge.parked_events", lambda: spool.parked_events)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from otel_bridge.model.events import EventBatch
 from otel_bridge.spool.lot import Lot, LotLimits
-from otel_bridge.spool.protocol import Awaited, Record
+from otel_bridge.spool.protocol import Awaited, Record, Seen
 from otel_bridge.spool.room import check_room
 
 
@@ -58,12 +58,19 @@ class MemorySpool:
         """Events of parked records."""
         return self._lot.tally.events
 
-    async def append(self, batch: EventBatch) -> None:
+    async def append(self, batch: EventBatch, seen: Seen | None = None) -> None:
         """Keep a batch; see `Spool.append`."""
         size = batch.nbytes
         check_room(self._bytes, size, self._max_bytes, closed=self._closed)
         self._put(Record(self._next, batch), size)
         self._next += 1
+
+    def seen(self) -> Sequence[Seen]:
+        """None; see `Spool.seen`."""
+        return ()
+
+    def forget_seen(self, age_ns: int) -> None:
+        """There is none; see `Spool.forget_seen`."""
 
     async def read(self, max_events: int, linger_s: float = 0.0) -> Sequence[Record]:
         """Wait for records; see `Spool.read`."""

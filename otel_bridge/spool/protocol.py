@@ -41,6 +41,22 @@ class Record:
         return replace(self, batch=replace(self.batch, streams=streams), build=build)
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """
+    A request that was acknowledged.
+
+    key, digest   name it: whose it is, and what it said
+    answer        what its sender was told
+    age_ns        time since then by the spool's clock, which goes on over restarts; 0 in what is appended
+    """
+
+    key: bytes
+    digest: bytes
+    answer: bytes
+    age_ns: int = 0
+
+
 @dataclass(frozen=True, order=True, slots=True)
 class Awaited:
     """What an event without a mapping waits for: the mapping of a build, or, where `build` is "", that an alias names one."""
@@ -88,13 +104,19 @@ class Spool(Protocol):
     def parked_events(self) -> int:
         """Events of parked records."""
 
-    async def append(self, batch: EventBatch) -> None:
+    async def append(self, batch: EventBatch, seen: Seen | None = None) -> None:
         """
-        Keep a batch.
+        Keep a batch, and with it, or not at all, that its request was seen.
 
         Raises `SpoolFull` when there is no room, `Draining` once the spool is closed. Where the caller is cancelled, the batch
         was not kept.
         """
+
+    def seen(self) -> Sequence[Seen]:
+        """The requests of before that it knew when it was opened; none where it is not durable."""
+
+    def forget_seen(self, age_ns: int) -> None:
+        """Forget requests that were seen longer ago."""
 
     async def read(self, max_events: int, linger_s: float = 0.0) -> Sequence[Record]:
         """

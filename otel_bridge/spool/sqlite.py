@@ -23,7 +23,7 @@ from otel_bridge.spool.file import Held, SpoolFile
 from otel_bridge.spool.line import Line
 from otel_bridge.spool.lot import LotLimits, Tally
 from otel_bridge.spool.opening import SYSTEM, Clocks, Synchronous, open_file
-from otel_bridge.spool.protocol import Awaited, Record, Watch
+from otel_bridge.spool.protocol import Awaited, Record, Seen, Watch
 from otel_bridge.spool.room import Bounds, check_room
 from otel_bridge.spool.rows import Row, record_of
 from otel_bridge.spool.schema import ROW_BYTES
@@ -102,7 +102,7 @@ class SqliteSpool:
         """Events of parked records."""
         return self._lot.events
 
-    async def append(self, batch: EventBatch) -> None:
+    async def append(self, batch: EventBatch, seen: Seen | None = None) -> None:
         """Keep a batch; see `Spool.append`."""
         memory_bytes = batch.nbytes
         body = encode(batch) if memory_bytes < _OFF_LOOP_BYTES else await asyncio.to_thread(encode, batch)
@@ -123,6 +123,13 @@ class SqliteSpool:
         if self._line.put(Record(number, batch), size, memory_bytes):
             self._kept[number] = _Kept(size, events, self._clock.now_ns())
         self._changed.set()
+
+    def seen(self) -> Sequence[Seen]:
+        """None; see `Spool.seen`."""
+        return ()
+
+    def forget_seen(self, age_ns: int) -> None:
+        """There is none; see `Spool.forget_seen`."""
 
     async def read(self, max_events: int, linger_s: float = 0.0) -> Sequence[Record]:
         """Wait for records; see `Spool.read`. Raises `Unavailable` where the file is damaged."""

@@ -17,8 +17,9 @@ from starlette import types as asgi
 from starlette.routing import Route
 
 from otel_bridge.telemetry.traces import TRACEPARENT, Traces
+from otel_bridge.wire.call import Context
 from otel_bridge.wire.exchange import Exchange
-from otel_bridge.wire.servicers import MAPPING, PROFILING, Context
+from otel_bridge.wire.servicers import MAPPING, PROFILING
 
 _TRACED = tuple(f"/{service}/" for service in (PROFILING, MAPPING))
 _SERVER_FAULTS = {

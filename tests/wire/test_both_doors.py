@@ -266,7 +266,7 @@ def test_no_room_is_said_alike(row: Row, broken: Row, opened: Callable[..., Any]
 
     async def main() -> list[Outcome]:
         outcomes = []
-        async with opened(spool_bytes=1) as one, opened(spool_bytes=1) as other:
+        async with opened(spool_bytes=1, duplicates=0) as one, opened(spool_bytes=1, duplicates=0) as other:
             for _ in range(3):
                 outcomes.append(await over_grpc(one.channel, row))
                 assert await over_http(other.client, row) == outcomes[-1]
