@@ -34,7 +34,8 @@ from otel_bridge.spans.distinct import distinct
 from otel_bridge.spans.ids import trace_ids
 from otel_bridge.spans.inference import Inference, inference_of, is_shared, said_by
 from otel_bridge.spans.place import Timeline
-from otel_bridge.spans.scene import Metadata, Scene, resource_of
+from otel_bridge.spans.resource import Resources
+from otel_bridge.spans.scene import Metadata, Scene
 from otel_bridge.spans.tree import Tree, grow
 from otel_bridge.spans.withholding import Withhold, show_all
 
@@ -92,6 +93,7 @@ class Stages:
         self._readings = Readings(decoders, _SHOWN_BYTES, withhold)
         self._templates = Templates(template_bytes)
         self._withhold = withhold
+        self._resources = Resources()
         self._orders = Orders(_ORDERED_EVENTS)
         self._lock = threading.Lock()
 
@@ -101,10 +103,10 @@ class Stages:
         with self._lock:
             for stage in self._stages():
                 stage(work)
-        resources = (
-            resource_of(stream, mapping.digest if mapping else None)
-            for stream, mapping in zip(batch.streams, work.mappings, strict=True)
-        )
+            resources = [
+                self._resources.of(stream, mapping.digest if mapping else None)
+                for stream, mapping in zip(batch.streams, work.mappings, strict=True)
+            ]
         return Scene(
             batch,
             work.tree,

@@ -16,7 +16,7 @@ def count_cuts(scene: Scene) -> int:
     of_template = np.array([each.cuts for each in scene.templates] or [0], np.int64)
     of_metadata = scene.metadata.cuts
     of_inference = np.array([each.root.cuts + at.count_cuts(each.attributes) for each in scene.inferences] or [0], np.int64)
-    resources = sum(map(at.count_cuts, scene.resources))
+    resources = sum([each.cuts for each in scene.resources])
     if not (of_template.any() or of_metadata.any() or of_inference.any()):
         return resources
     shown = ~scene.counters.silent

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.model.events import EventBatch
-from otel_bridge.model.stream import Attributes, Stream
 from otel_bridge.spans import attributes as at
 from otel_bridge.spans.compile import Template
 from otel_bridge.spans.counters import Counters
 from otel_bridge.spans.encode import span_attributes
 from otel_bridge.spans.inference import Inference
 from otel_bridge.spans.place import Timeline
+from otel_bridge.spans.resource import Resource
 from otel_bridge.spans.sheet import Sheet
 from otel_bridge.spans.tree import NOWHERE, Tree
 
@@ -95,7 +95,7 @@ class Scene:
     derived      per block, the derived trace id: it keys the span ids, also where the spans go into an app's trace
     template     int64[n]   index into `templates`
     decoded      int64[n]   index into `metadata`; -1: the row has none
-    resources    per stream, the resource attributes
+    resources    per stream
     """
 
     batch: EventBatch
@@ -109,7 +109,7 @@ class Scene:
     metadata: Metadata
     decoded: NDArray[np.int64]
     counters: Counters
-    resources: tuple[Attributes, ...]
+    resources: tuple[Resource, ...]
 
     @property
     def has_root_span(self) -> NDArray[np.bool_]:
@@ -122,22 +122,3 @@ class Scene:
     def inference_at(self, block: int) -> Inference:
         """What the spans of one block share."""
         return self.inferences[int(self.inference[block])]
-
-
-def resource_of(stream: Stream, mapping_digest: str | None) -> Attributes:
-    """The resource attributes of a stream: what the sender gave (admission has filtered it), then what the bridge knows."""
-    known: dict[str, str | int | float | bool] = dict(stream.resource)
-    model = stream.model
-    given = known.get(at.SERVICE_NAME)
-    if not isinstance(given, str) or not given:  # back ends group by it, and Jaeger marks a span without
-        known[at.SERVICE_NAME] = model.name or "unknown_service:executorch"
-    told = {
-        at.MODEL_NAME: model.name,
-        at.MODEL_VERSION: model.version,
-        at.MODEL_BUILD_ID: stream.build or model.build_id,
-        at.MAPPING_ID: mapping_digest[:16] if mapping_digest else None,
-        at.RUNTIME_VERSION: stream.runtime_version,
-        at.TENANT: stream.tenant,
-    }
-    known.update({key: value for key, value in told.items() if value})
-    return tuple((key, at.cut(value) if isinstance(value, str) else value) for key, value in known.items())
