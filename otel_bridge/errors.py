@@ -12,10 +12,12 @@ What can go wrong, drawn.
     - PermissionDenied    a good credential that lacks the scope
     - MappingConflict     the build already has a mapping that resolves differently
     - MappingNotFound     no mapping goes by that reference
+    - QuotaMet            the tenant has as many mappings as it may
     - ExportRejected      the back end refused spans for good
     - BridgeRefused       a bridge refused a call of a client for good
   + Unavailable           a retry helps, after `retry_after_s`
     - SpoolFull           no room for more events now
+    - OverQuota           the tenant sends more than it may
     - Draining            the bridge is stopping
     - Overloaded          as many requests as the bridge bears are in it
     - BodyStalled         the body of a request stopped coming, or took too long
@@ -111,6 +113,12 @@ class MappingNotFound(Rejected):
     reason = "mapping_not_found"
 
 
+class QuotaMet(Rejected):
+    """The tenant has as many mappings as it may."""
+
+    reason = "mapping_quota"
+
+
 class ExportRejected(Rejected):
     """The back end refused spans for good."""
 
@@ -145,6 +153,12 @@ class SpoolFull(Unavailable):
     """No room for more events now."""
 
     reason = "spool_full"
+
+
+class OverQuota(Unavailable):
+    """The tenant sends more than it may; `reason` says of what."""
+
+    reason = "quota"
 
 
 class Draining(Unavailable):

@@ -20,10 +20,12 @@ from otel_bridge import __version__
 from otel_bridge.app.data_dir import Claim
 from otel_bridge.app.doors import Doors
 from otel_bridge.app.egress import Egress
+from otel_bridge.app.readiness import OK, Readiness
 from otel_bridge.app.storage import open_spool
 from otel_bridge.app.watch import Recorder
 from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.export.protocol import Exporter
+from otel_bridge.mapping.quota import Quota
 from otel_bridge.mapping.sqlite import open_registry
 from otel_bridge.spool.protocol import Outlet
 from otel_bridge.telemetry.provider import OwnExport, Provider
@@ -47,25 +49,33 @@ class Bridge:
         self._config = config
         self._provider = Provider(version=__version__, export=_own_export(config))
         recorder = self._recorder = Recorder(self._provider.telemetry)
-        entrance = open_entrance(config.server, config.auth, recorder.denied)
+        entrance = open_entrance(config, recorder.denied)
         self.registry = open_registry(config.server.data_dir)
         self._claim = Claim(config.server.data_dir) if config.server.data_dir is not None else None
         self._egress = Egress(config, self.registry, recorder, exporter=exporter, traces=self._provider.traces)
         self._spool = open_spool(config, recorder)
         self._egress.attach(self._spool)
+        self._readiness = Readiness(
+            self.registry,
+            self._spool,
+            recorder,
+            max_bytes=config.spool.max_bytes,
+            needs_egress=config.server.ready_needs_egress,
+            broken=self._egress.broken.is_set,
+        )
+        self._looking: asyncio.Task[None] | None = None
         self._doors = Doors(
             config,
             entrance,
             self._spool,
             registry=self.registry,
-            mappings=Mappings(self.registry, self._missing, self._egress.parking.uploaded),
+            mappings=Mappings(self.registry, self._missing, self._egress.parking.uploaded, self._quota_of),
             recorder=recorder,
-            ready=lambda: self._ready and not self._egress.broken.is_set(),
+            ready=self._readiness.condition,
             metrics=self._provider.exposition,
             traces=self._provider.traces,
         )
         self._watch_sizes()
-        self._ready = False
 
     @property
     def grpc_address(self) -> str:
@@ -85,7 +95,9 @@ class Bridge:
         except BaseException:
             await self.stop()
             raise
-        self._ready = True
+        self._readiness.stage = OK
+        await self._doors.grpc.tell(is_ready=True)
+        self._looking = asyncio.create_task(self._readiness.run(self._doors.grpc.tell))
 
     async def wait_broken(self) -> None:
         """Return when the bridge cannot go on: its pipeline has failed, or has ended although nobody stopped it."""
@@ -93,8 +105,11 @@ class Bridge:
 
     async def stop(self) -> None:
         """Stop as the module says; events that do not leave in time stay in the spool, or are counted as dropped."""
-        self._ready = False
+        self._readiness.stage = "stopping"
         await self._doors.grpc.turn_away()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         if self._egress.is_running:
             await asyncio.sleep(self._config.server.turn_away_s)
         await self._doors.stop()
@@ -115,6 +130,10 @@ class Bridge:
         for name, events in left.items():
             if events and not lost:
                 _log.info("%d events stay in the spool for the next start (%s)", events, name)
+
+    def _quota_of(self, tenant: str) -> Quota:
+        quotas = self._config.tenants.of(tenant)
+        return Quota(quotas.mappings, quotas.mapping_bytes)
 
     def _missing(self, tenant: str) -> list[mapping_pb2.MissingMapping]:
         return [
@@ -137,6 +156,7 @@ class Bridge:
         watch("otel_bridge.receiver.inside_bytes", lambda: turnstile.size_bytes)
         watch("otel_bridge.receiver.waiting_requests", lambda: turnstile.waiting)
         watch("otel_bridge.receiver.open_connections", lambda: http.connections)
+        watch("otel_bridge.ready", lambda: int(self._readiness.condition().is_ready))
         watch("otel_bridge.spool.size_bytes", lambda: spool.size_bytes)
         watch("otel_bridge.spool.capacity_bytes", lambda: self._config.spool.max_bytes)
         for outlet in spool.outlets.values():

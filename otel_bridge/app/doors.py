@@ -21,6 +21,7 @@ from otel_bridge.wire.connections import ConnectionLimits
 from otel_bridge.wire.entrance import Entrance
 from otel_bridge.wire.grpc_door import GrpcDoor, Interceptor
 from otel_bridge.wire.guard import GrpcGuard
+from otel_bridge.wire.health import Condition
 from otel_bridge.wire.http import http_app
 from otel_bridge.wire.http_door import HttpDoor
 from otel_bridge.wire.intake import Intake
@@ -38,7 +39,7 @@ class Doors:
     turnstile  how much is between them and the spool
 
     entrance   who may come in
-    ready      whether requests are taken
+    ready      whether requests are welcome
     metrics    Prometheus text exposition
     traces     spans of the bridge's own
     """
@@ -52,7 +53,7 @@ class Doors:
         registry: Registry,
         mappings: Mappings,
         recorder: Recorder,
-        ready: Callable[[], bool],
+        ready: Callable[[], Condition],
         metrics: Callable[[], bytes],
         traces: Traces,
     ) -> None:
@@ -60,7 +61,7 @@ class Doors:
         self._entrance = entrance
         given, limit = config.ingress, config.server.max_request_bytes
         repeats = Repeats(given.duplicate_entries, given.duplicate_s, spool, recorder)
-        intake = Intake(spool, rules_of(config), registry.build_of, recorder, repeats, traces=traces)
+        intake = Intake(spool, rules_of(config), registry.build_of, recorder, repeats, spend=entrance.spend, traces=traces)
         memory = Memory(given.memory_bytes, memory_rss_bytes, give_back_memory)
         self.turnstile = Turnstile(Limits(given.max_requests, given.max_bytes, given.max_waiting, given.max_wait_s), memory)
         limits = ConnectionLimits(

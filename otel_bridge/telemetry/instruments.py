@@ -158,6 +158,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument("otel_bridge.dead_letters.size_bytes", G, "By", "Bytes of the dead letters on disk.", ("destination",)),
     # Process.
+    Instrument("otel_bridge.ready", G, "1", "1 while requests are welcome."),
     Instrument("otel_bridge.process.uptime", T, "s", "Time since the bridge started."),
     Instrument("otel_bridge.process.cpu_seconds", T, "s", "Processor time in user and system mode."),
     Instrument("otel_bridge.process.memory_rss", G, "By", "Physical memory in use."),

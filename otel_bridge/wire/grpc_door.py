@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from otel_bridge.errors import ConfigError
 from otel_bridge.wire.call import Arrivals
 from otel_bridge.wire.connections import ConnectionLimits
+from otel_bridge.wire.health import Health
 from otel_bridge.wire.lookers import Lookers
 from otel_bridge.wire.port import bound, with_port
 from otel_bridge.wire.servicers import MAPPING, PROFILING, Handler
@@ -67,7 +68,7 @@ class GrpcDoor:
         self._tls = tls
         self._guards = (*guards, Lookers(arrivals))
         self._options = [("grpc.max_receive_message_length", max_request_bytes), *_options(limits)]
-        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # the stubs do not know it
+        self._health = Health(_SERVICES)
         self._server: grpc.aio.Server | None = None
         self.address = ""
 
@@ -89,12 +90,15 @@ class GrpcDoor:
         self.address = with_port(address, port)
 
     async def start(self) -> None:
-        """Begin to answer."""
+        """Begin to answer, health as not ready: `tell` when requests are welcome."""
         if self._server is None:
             raise RuntimeError("bind first")
+        await self.tell(is_ready=False)
         await self._server.start()
-        for service in ("", *_SERVICES):
-            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+
+    async def tell(self, *, is_ready: bool) -> None:
+        """Tell balancers whether requests are welcome; no more once they are turned away."""
+        await self._health.tell(is_ready=is_ready)
 
     async def turn_away(self) -> None:
         """Tell balancers that no more requests are welcome."""
@@ -102,6 +106,7 @@ class GrpcDoor:
 
     async def stop(self, grace_s: float) -> None:
         """Take no new requests and let those under way end within the grace."""
+        self._health.end()
         if self._server is not None:
             await self._server.stop(grace_s)
 

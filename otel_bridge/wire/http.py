@@ -7,7 +7,7 @@ The HTTP door: events and ETDumps without gRPC, mappings, health and metrics.
     POST /v1/events     body and answer: protobuf, as `ExportEvents` has them; so are errors
     ...  /v1/mappings   mapping_routes.py
     GET  /healthz    200 while the process lives
-    GET  /readyz     200 while requests are taken, else 503
+    GET  /readyz     200 while requests are welcome, else 503, with a line for each part that this needs
     GET  /metrics    Prometheus text
 
 Bodies may be gzip or zstd. Answers but for those of /v1/events are JSON: counts with 200; else an object with `code`, `reason`
@@ -40,6 +40,7 @@ from otel_bridge.wire.exchange import (
     protobuf_reply,
 )
 from otel_bridge.wire.guard import guard_routes
+from otel_bridge.wire.health import Condition
 from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.mapping_routes import mapping_routes
 from otel_bridge.wire.mappings import Mappings
@@ -55,7 +56,7 @@ def http_app(
     *,
     limits: BodyLimits,
     turnstile: Turnstile,
-    ready: Callable[[], bool],
+    ready: Callable[[], Condition],
     metrics: Callable[[], bytes],
     count: Requests,
     gate: Gate | None = None,
@@ -66,7 +67,7 @@ def http_app(
 
     limits      of a body
     turnstile   lets requests in, but for health and metrics, which an overload must not hide
-    ready       whether requests are taken
+    ready       whether requests are welcome
     metrics     Prometheus text exposition
     count       told the outcome of each request but for health and metrics: "ok", or the reason of its error
     gate        decides who may come in; None: all may
@@ -102,7 +103,7 @@ def http_app(
         return PlainTextResponse("ok\n")
 
     async def readyz(_request: Request) -> Response:
-        return PlainTextResponse("ready\n") if ready() else PlainTextResponse("not ready\n", 503)
+        return ready().reply()
 
     async def show_metrics(_request: Request) -> Response:
         return Response(metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")

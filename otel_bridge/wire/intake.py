@@ -42,6 +42,14 @@ M = TypeVar("M", bound=Message | Frame)
 T = TypeVar("T")
 
 
+Spend = Callable[[str, int, int], None]
+"""(tenant, events, bytes): what it has sent."""
+
+
+def for_nothing(tenant: str, events: int, size_bytes: int) -> None:
+    """Where nobody asks what a tenant has sent."""
+
+
 def _never() -> bool:
     return False
 
@@ -65,6 +73,7 @@ class Intake:
 
     build_of   binds an alias of a tenant to the build that it names now
     repeats    knows what was sent before
+    spend      told what a tenant has sent: events that were kept, bytes whatever became of them
     now_ns     wall clock, nanoseconds since 1970
     traces     spans of the bridge's own
     """
@@ -78,6 +87,7 @@ class Intake:
         repeats: Repeats,
         *,
         now_ns: Callable[[], int] = time.time_ns,
+        spend: Spend = for_nothing,
         traces: Traces = SILENT,
     ) -> None:
         self._spool = spool
@@ -86,6 +96,7 @@ class Intake:
         self._watch = watch
         self._repeats = repeats
         self._now_ns = now_ns
+        self._spend = spend
         self._traces = traces
 
     async def export_events(
@@ -96,6 +107,7 @@ class Intake:
 
         Raises `Rejected`, `Unavailable`, and `Disconnected` where `is_given_up` says that nobody waits any more.
         """
+        self._spend(tenant, 0, len(body))
         receipt = Receipt(self._now_ns(), _sent_ns(sent), tenant)
         build_of = partial(self._build_of, tenant)
 
@@ -117,6 +129,7 @@ class Intake:
 
         Raises as `export_events` does.
         """
+        self._spend(tenant, 0, len(body))
         receipt = Receipt(self._now_ns(), _sent_ns(sent), tenant)
         build_of = partial(self._build_of, tenant)
 
@@ -160,6 +173,7 @@ class Intake:
                 raise
             self._repeats.remember(name, answer)
         self._watch.accepted(len(admitted.batch))
+        self._spend(admitted.batch.streams[0].tenant, len(admitted.batch), 0)
         for reason, events in admitted.rejected.items():
             self._watch.refused(events, reason)
         for reason, events in admitted.sender_dropped.items():  # not before: a refused request comes again

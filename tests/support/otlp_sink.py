@@ -21,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -42,13 +42,14 @@ PROTOBUF = "application/x-protobuf"
 
 @dataclass(frozen=True)
 class Received:
-    """A request that came in, whatever it was answered. Header names are in lower case."""
+    """A request that came in, whatever it was answered. Header names are in lower case, `arrived_s` by the monotonic clock."""
 
     transport: str  # "grpc" or "http"
     payload: bytes  # after decompression
     headers: Mapping[str, str]
     path: str
     answer: Answer
+    arrived_s: float = field(default_factory=time.monotonic)
 
     @property
     def request(self) -> ExportTraceServiceRequest:
@@ -65,6 +66,7 @@ class OtlpSink:
     host, ports         where it listens, for gRPC and for HTTP; port 0: a free one
     max_request_bytes   refuse larger requests as real servers do: RESOURCE_EXHAUSTED of gRPC, HTTP 413; after decompression.
                         Another one counts from the next `come_back` on
+    max_connection_s    gRPC only: send GOAWAY on connections of this age; None: never. Another one counts as above
 
     judge               asked first what a request is answered, by its payload; None: no matter of its
     answers             one for each of the next requests, of either transport; then `answer`
@@ -88,6 +90,7 @@ class OtlpSink:
         self.tls = tls
         self._client_must_show = client_must_show
         self.max_request_bytes = max_request_bytes
+        self.max_connection_s: float | None = None
         self._arrived = threading.Condition()
         self._gone = threading.Event()
         self.host = host
@@ -152,7 +155,10 @@ class OtlpSink:
     def come_back(self) -> None:
         """Listen, on the ports of before if there were any."""
         self._gone.clear()
-        self._grpc = grpc.server(ThreadPoolExecutor(8), options=[("grpc.max_receive_message_length", self.max_request_bytes)])
+        options = [("grpc.max_receive_message_length", self.max_request_bytes)]
+        if self.max_connection_s is not None:
+            options.append(("grpc.max_connection_age_ms", int(self.max_connection_s * 1000)))
+        self._grpc = grpc.server(ThreadPoolExecutor(8), options=options)
         handler = grpc.unary_unary_rpc_method_handler(self._answer_grpc)  # without serialisers: bytes
         self._grpc.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Export": handler}),))
         grpc_port = self._listen_grpc(self.ports[0])

@@ -15,6 +15,7 @@ from support.spools import emitted, outlet_of, spool_of
 
 from otel_bridge.auth.gate import Gate
 from otel_bridge.mapping.memory import MemoryRegistry
+from otel_bridge.mapping.quota import NO_QUOTA, Quota
 from otel_bridge.model.events import EventBatch
 from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.spool.protocol import Outlet
@@ -24,9 +25,10 @@ from otel_bridge.wire.call import Arrivals
 from otel_bridge.wire.connections import ConnectionLimits
 from otel_bridge.wire.grpc_door import GrpcDoor
 from otel_bridge.wire.guard import GrpcGuard
+from otel_bridge.wire.health import Condition
 from otel_bridge.wire.http import http_app
 from otel_bridge.wire.http_door import HttpDoor
-from otel_bridge.wire.intake import Intake, TenantsBuildOf
+from otel_bridge.wire.intake import Intake, Spend, TenantsBuildOf, for_nothing
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.repeats import Repeats
 from otel_bridge.wire.servicers import WayIn, mapping_handler, profiling_handler
@@ -127,6 +129,9 @@ async def _opened(
     read_timeout_s: float = 30.0,
     body_timeout_s: float = 30.0,
     missing: Sequence[MissingMapping] = (),
+    missing_tenant: str = "",
+    spend: Spend = for_nothing,
+    quota_of: Callable[[str], Quota] = lambda _tenant: NO_QUOTA,
     gate: Gate | None = None,
     tls: DoorTls | None = None,
     limits: Limits = _LIMITS,
@@ -135,8 +140,9 @@ async def _opened(
     duplicates: int = 1000,
 ) -> AsyncIterator[Doors]:
     spool, tally, registry = spool_of(spool_bytes), Tally(), MemoryRegistry()
-    intake = Intake(spool, ANYTHING, build_of or registry.build_of, tally, Repeats(duplicates, 3600, spool, tally))
-    mappings = Mappings(registry, lambda _tenant: list(missing), lambda: None)
+    repeats = Repeats(duplicates, 3600, spool, tally)
+    intake = Intake(spool, ANYTHING, build_of or registry.build_of, tally, repeats, spend=spend)
+    mappings = Mappings(registry, lambda tenant: list(missing) if tenant == missing_tenant else [], lambda: None, quota_of)
     turnstile = Turnstile(limits, memory or Memory(0, lambda: None))
     way_in = WayIn(turnstile, Arrivals(body_timeout_s, turnstile, tally.request), tally.request)
     app = http_app(
@@ -144,7 +150,7 @@ async def _opened(
         mappings,
         limits=BodyLimits(limit_bytes, read_timeout_s, body_timeout_s),
         turnstile=turnstile,
-        ready=lambda: doors.ready,
+        ready=lambda: Condition(doors.ready, {"spool": "ok"}),
         metrics=lambda: b"a_metric 1\n",
         count=tally.request,
         gate=gate,

@@ -230,13 +230,17 @@ def test_bad_words_about_mappings(
 
 
 def test_health_turns_before_the_door_does(opened: Callable[..., Any], run: Callable[..., Any]) -> None:
-    """Health is SERVING for the whole and each service; turning away is said while requests are still taken."""
+    """Health says what the door is told, for the whole and each service; turning away is said while requests are taken."""
 
     async def main() -> None:
         async with opened() as doors:
             health = health_pb2_grpc.HealthStub(doors.channel)
             ask = [health_pb2.HealthCheckRequest(service=service) for service in ("", PROFILING, MAPPING)]
-            assert [(await health.Check(each)).status for each in ask] == [health_pb2.HealthCheckResponse.SERVING] * 3
+            for is_ready in (False, True):
+                if is_ready:
+                    await doors.grpc.tell(is_ready=True)
+                expected = health_pb2.HealthCheckResponse.SERVING if is_ready else health_pb2.HealthCheckResponse.NOT_SERVING
+                assert [(await health.Check(each)).status for each in ask] == [expected] * 3
             with pytest.raises(grpc.aio.AioRpcError, match="NOT_FOUND"):
                 await health.Check(health_pb2.HealthCheckRequest(service="nobody"))
             await doors.grpc.turn_away()

@@ -113,7 +113,7 @@ def test_what_operators_ask(opened: Callable[..., Any], run: Callable[..., Any])
         async with opened() as doors:
             client = doors.client
             assert (await client.get("/healthz")).text == "ok\n"
-            assert (await client.get("/readyz")).text == "ready\n"
+            assert (await client.get("/readyz")).text == "ready\nspool: ok\n"
             metrics = await client.get("/metrics")
             assert metrics.text == "a_metric 1\n"
             assert metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
