@@ -40,7 +40,8 @@ ROW_COLUMNS = "events, size, kept_ns, build, checksum, body"
 PENDING = "pending INTEGER NOT NULL DEFAULT 2"
 """
 The last column of `records` and `parked`. The default is the bit of destination 1, whose are all records of format 1. There is
-no bit 0, so a mask takes as many bytes whichever bits are left, and SQLite changes it in place: the body is not written again.
+no bit 0, so the masks of up to six destinations take one byte whichever bits are left, and SQLite changes one in place: the
+body, of whatever size, is not written again.
 """
 
 CREATE_BOOKS = """
