@@ -266,7 +266,15 @@ def test_reasons_of_dropped_events() -> None:
         for call in calls_in(ROOT / "otel_bridge" / room)
         if isinstance(call.func, ast.Attribute) and call.func.attr == "dropped" and isinstance(call.args[1], ast.Constant)
     }
-    given |= {CORRUPT, REMOVED, TOO_OLD, errors.ExportRejected.reason, errors.BackEndUnavailable.reason, *BOUNDS, PARTIAL_SUCCESS}
+    given |= {
+        CORRUPT,
+        REMOVED,
+        TOO_OLD,
+        errors.ExportRejected.reason,
+        errors.BackEndUnavailable.reason,
+        *BOUNDS,
+        PARTIAL_SUCCESS,
+    }
     assert told == given
 
 
