@@ -1,5 +1,6 @@
 # Every target sets up what it needs; Python 3.11 or later and make are enough.
-# Variables: PYTHON (interpreter), VENV (where it is set up), ARGS (for pytest or the demo), TIME (seconds a fuzzed parser).
+# Variables: PYTHON (interpreter), VENV (where it is set up), ARGS (for pytest, the demo, fuzzing or the benchmarks), TIME (seconds
+# a fuzzed parser).
 
 find_python = $(shell for p in $(1); do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
@@ -40,8 +41,8 @@ check: setup  ## lint, format, types, layers
 fuzz: setup  ## the parsers of foreign bytes, TIME seconds each (ARGS: --keep, or names of targets)
 	@PYTHONPATH=tests $(BIN)/python -m fuzz.session --time $(TIME) $(ARGS)
 
-bench: setup  ## speeds, as ratios in one run
-	@$(BIN)/python tests/bench/run.py $(ARGS)
+bench: setup  ## speeds beside other programs, as ratios in one run; every value in bench.json (ARGS: --only NAME, --full)
+	@$(BIN)/python tests/bench/run.py --json bench.json $(ARGS)
 
 bench-client: setup  ## what the C++ client costs a device, beside ETDumpGen (needs the extra `aot`)
 	@$(BIN)/python tests/bench/client.py
@@ -56,7 +57,7 @@ engines: setup  ## what some tests need beyond Python, as far as this machine ca
 	@$(BIN)/python tests/support/engines.py
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(PROTO_VENV) .engines .fuzz dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(PROTO_VENV) .engines .fuzz bench.json dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(VENV)/.installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is not on PATH; name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }

@@ -19,7 +19,8 @@ What can go wrong, drawn.
     - SpoolFull           no room for more events now
     - OverQuota           the tenant sends more than it may
     - Draining            the bridge is stopping
-    - BodyStalled         the body of a request over HTTP stopped coming
+    - Overloaded          as many requests as the bridge bears are in it
+    - BodyStalled         the body of a request stopped coming, or took too long
     - BackEndUnavailable  the back end cannot be reached, or asks for patience
     - BridgeUnavailable   a client cannot reach its bridge, or is asked for patience
 
@@ -166,8 +167,14 @@ class Draining(Unavailable):
     reason = "draining"
 
 
+class Overloaded(Unavailable):
+    """As many requests as the bridge bears are in it, or it has no memory for more."""
+
+    reason = "overloaded"
+
+
 class BodyStalled(Unavailable):
-    """The body of a request over HTTP stopped coming."""
+    """The body of a request stopped coming, or took too long."""
 
     reason = "body_stalled"
 

@@ -159,6 +159,11 @@ class Bridge:
 
     def _watch_sizes(self) -> None:
         watch, spool = self._provider.telemetry.watch, self._spool
+        turnstile, http = self._doors.turnstile, self._doors.http
+        watch("otel_bridge.receiver.inside_requests", lambda: turnstile.requests)
+        watch("otel_bridge.receiver.inside_bytes", lambda: turnstile.size_bytes)
+        watch("otel_bridge.receiver.waiting_requests", lambda: turnstile.waiting)
+        watch("otel_bridge.receiver.open_connections", lambda: http.connections)
         watch("otel_bridge.ready", lambda: int(self._readiness.condition().is_ready))
         watch("otel_bridge.spool.size_bytes", lambda: spool.size_bytes)
         watch("otel_bridge.spool.capacity_bytes", lambda: self._config.spool.max_bytes)

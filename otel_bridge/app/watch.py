@@ -61,6 +61,18 @@ class Recorder:
             self.full_at_s = time.monotonic()
         self._telemetry.add("otel_bridge.receiver.requests", 1, transport=transport, outcome=outcome)
 
+    def duplicate(self) -> None:
+        """A request that was sent again was answered as its first attempt was."""
+        self._telemetry.add("otel_bridge.receiver.duplicate_requests")
+
+    def sequence_reused(self) -> None:
+        """A request had the stream and sequence of another, and another body."""
+        self._telemetry.add("otel_bridge.receiver.sequence_reused")
+
+    def turned_away(self) -> None:
+        """A connection over HTTP was one too many."""
+        self._telemetry.add("otel_bridge.receiver.closed_connections")
+
     def denied(self, transport: str, reason: str) -> None:
         """A request was turned away: its credential is missing, not good, or lacks the scope."""
         self._telemetry.add("otel_bridge.auth.refused_requests", 1, transport=transport, reason=reason)

@@ -7,6 +7,7 @@ from pydantic import model_validator
 
 from otel_bridge.config.auth import AuthConfig, faults_of_doors
 from otel_bridge.config.egress import DestinationName, ExportConfig
+from otel_bridge.config.ingress import IngressConfig
 from otel_bridge.config.jwt import JwtConfig, faults_of_jwt
 from otel_bridge.config.privacy import PrivacyConfig
 from otel_bridge.config.sections import (
@@ -32,6 +33,7 @@ class BridgeConfig(Section):
     auth: AuthConfig = AuthConfig()
     jwt: JwtConfig = JwtConfig()
     tenants: TenantsConfig = TenantsConfig()
+    ingress: IngressConfig = IngressConfig()
     admission: AdmissionConfig = AdmissionConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     clock: ClockConfig = ClockConfig()

@@ -170,7 +170,7 @@ def _is_whole(path: Path) -> bool:
                     f"{path} has format {version}, and this otel-bridge knows {FORMAT}; run the version that wrote it until "
                     "the spool is empty, or move the file away"
                 )
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if found == "ok" and not _has_tables(connection, version):
                 found = "its tables are not those of a spool"
         except DAMAGE as error:

@@ -52,12 +52,12 @@ CREATE TABLE books (
 CREATE TABLE drops (
     destination INTEGER NOT NULL, reason TEXT NOT NULL, events INTEGER NOT NULL, PRIMARY KEY (destination, reason)
 ) WITHOUT ROWID;
-CREATE TABLE seen (
-    key BLOB PRIMARY KEY,          -- names a request
-    digest BLOB NOT NULL,          -- of what it said
-    received_ns INTEGER NOT NULL,  -- wall clock, since 1970
-    noted_ns INTEGER NOT NULL      -- age clock
-) WITHOUT ROWID;
+CREATE TABLE seen (           -- in order, and without an index: it is read once, at the start
+    key BLOB NOT NULL,        -- names a request
+    digest BLOB NOT NULL,     -- of what it said
+    answer BLOB NOT NULL,     -- what its sender was told
+    noted_ns INTEGER NOT NULL -- age clock
+);
 """
 
 CREATE = f"""

@@ -57,6 +57,15 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         ("outcome", "transport"),
     ),
     Instrument(
+        "otel_bridge.receiver.duplicate_requests", C, "{request}", "Requests sent again, and answered as the first attempt was."
+    ),
+    Instrument("otel_bridge.receiver.sequence_reused", C, "{request}", "Requests with the stream and sequence of another one."),
+    Instrument("otel_bridge.receiver.inside_requests", G, "{request}", "Requests that are being read, checked or kept."),
+    Instrument("otel_bridge.receiver.inside_bytes", G, "By", "Bytes of them."),
+    Instrument("otel_bridge.receiver.waiting_requests", G, "{request}", "Requests that wait to be read."),
+    Instrument("otel_bridge.receiver.open_connections", G, "{connection}", "Open connections of the HTTP door."),
+    Instrument("otel_bridge.receiver.closed_connections", C, "{connection}", "Connections over HTTP that were too many."),
+    Instrument(
         "otel_bridge.auth.refused_requests", C, "{request}", "Requests turned away, by reason.", ("reason", "transport")
     ),
     Instrument("otel_bridge.sender.dropped_events", C, "{event}", "Events that senders say they dropped.", ("reason",)),

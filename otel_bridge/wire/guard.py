@@ -17,9 +17,9 @@ from otel_bridge.auth.gate import Gate, Refusal, Shown
 from otel_bridge.errors import PermissionDenied, Unauthenticated
 from otel_bridge.model.identity import Scope
 from otel_bridge.wire.access import needed
+from otel_bridge.wire.call import Context, abort
 from otel_bridge.wire.exchange import Endpoint, Exchange, Reply, Requests, json_fault, send_reply
 from otel_bridge.wire.sender import note_sender
-from otel_bridge.wire.servicers import Context, abort
 
 AUTHORIZATION = "authorization"
 CLIENT_NAMES = "client_names"
@@ -74,9 +74,9 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
             else:
                 note_sender(decision)
 
-        async def answer_one(message: Any, context: Context) -> Any:
+        async def answer_one(messages: AsyncIterator[Any], context: Context) -> Any:
             await check(context)
-            return await handler.unary_unary(message, context)
+            return await handler.stream_unary(messages, context)
 
         async def answer_stream(messages: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
             await check(context)
@@ -84,9 +84,9 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
                 yield answer
 
         codecs = (handler.request_deserializer, handler.response_serializer)
-        if handler.request_streaming:
+        if handler.response_streaming:
             return grpc.stream_stream_rpc_method_handler(answer_stream, *codecs)
-        return grpc.unary_unary_rpc_method_handler(answer_one, *codecs)
+        return grpc.stream_unary_rpc_method_handler(answer_one, *codecs)
 
     async def _turn_away(self, refusal: Refusal, what: str, context: Context) -> None:
         self._gate.turn_away(refusal, "grpc", what, str(context.peer()))

@@ -36,7 +36,7 @@ def main(effort: Effort = USUAL) -> list[Figure]:
             f"  {IN_FLIGHT} requests under way on {CONNECTIONS} connections; "
             f"spans of {min(per_span.values()):.0f} to {max(per_span.values()):.0f} B"
         )
-        subjects = {line: subject for line in LINES if (subject := _made(line, room)) is not None}
+        subjects = {line: subject for line in LINES if (subject := _made(line, room, effort)) is not None}
         costs, rss = _measure(room.sink, subjects, effort)
     for line in subjects:
         for size in line.sizes(effort):
@@ -47,7 +47,9 @@ def main(effort: Effort = USUAL) -> list[Figure]:
     return figures + _compared(costs)
 
 
-def _made(line: Line, room: Room) -> Subject | None:
+def _made(line: Line, room: Room, effort: Effort) -> Subject | None:
+    if effort.tiny and line.needs is not None and not line.needs().exists():
+        return None  # nothing is got for a pass that measures nothing
     try:
         return line.make(room)
     except EngineMissing as missing:

@@ -62,16 +62,21 @@ class Room:
 
 @dataclass(frozen=True)
 class Line:
-    """A name, how its subject is made, and at which sizes it is measured: usually, and with `full`."""
+    """
+    A name, how its subject is made, and at which sizes it is measured: usually, and with `full`.
+
+    needs   where the program lies once it is there; None: nothing has to be got
+    """
 
     name: str
     make: Callable[[Room], Subject]
     usual: Sequence[int] = SIZES
     full: Sequence[int] = SIZES
+    needs: Callable[[], Path] | None = None
 
     def sizes(self, effort: Effort) -> Sequence[int]:
         """Spans a request."""
-        return self.full if effort.full else self.usual
+        return self.usual[:1] if effort.tiny else self.full if effort.full else self.usual
 
 
 def _ours(name: str, *, over_http: bool = False, **settings: str) -> Callable[[Room], Subject]:
@@ -117,16 +122,16 @@ ROTEL, SDK = "rotel", "SDK: start, end, batch, OTLP gRPC"
 
 LINES = (
     Line(MEMORY, _ours("memory", SPOOL__DURABILITY="memory")),
-    Line(DIRECT, _direct),
+    Line(DIRECT, _direct, needs=peers.collector_program),
     Line(MEMORY_HTTP, _ours("memory", SPOOL__DURABILITY="memory", over_http=True)),
     Line(DISK, _ours("disk", SPOOL__DURABILITY="full")),
-    Line(QUEUED, _on_disk, (64, 256, 1024)),
+    Line(QUEUED, _on_disk, (64, 256, 1024), needs=peers.collector_program),
     Line(DISK_HTTP, _ours("disk", SPOOL__DURABILITY="full", over_http=True), (16, 64, 256)),
-    Line(LOOKUP, _looking_up, (1024,)),
+    Line(LOOKUP, _looking_up, (1024,), needs=peers.collector_program),
     Line(METADATA, lambda room: room.with_metadata(), (1024,), (1024,)),
-    Line(PASSED, _metadata_passed, (1024,), (1024,)),
+    Line(PASSED, _metadata_passed, (1024,), (1024,), peers.collector_program),
     Line(GZIP, _ours("gzip", SPOOL__DURABILITY="memory", EXPORT__COMPRESSION="gzip"), (256, 1024)),
-    Line(ROTEL, _rotel, (256, 1024)),
+    Line(ROTEL, _rotel, (256, 1024), needs=peers.rotel_program),
     Line(SDK, _stock_sdk, (1024,), (1024,)),
 )
 

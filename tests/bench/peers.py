@@ -24,19 +24,29 @@ ROTEL_VERSION = "0.0.1a15"
 @cache
 def collector() -> Path:
     """The Collector's program with OTLP, OTTL and file_storage, built if it has to be: minutes, once. EngineMissing."""
-    return _built(".", "otelcol", _place("otelcol", "go.mod", "go.sum", "main.go"))
+    return _built(".", "otelcol", collector_program())
+
+
+def collector_program() -> Path:
+    """Where the Collector lies once it is built."""
+    return _place("otelcol", "go.mod", "go.sum", "main.go")
 
 
 @cache
 def rotel() -> Path:
     """The program in rotel's wheel. EngineMissing where there is no wheel for this machine."""
-    program = BUILT / f"rotel-{ROTEL_VERSION}"
+    program = rotel_program()
     BUILT.mkdir(exist_ok=True)
     with (BUILT / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not program.exists():
             _unpack_rotel(program)
     return program
+
+
+def rotel_program() -> Path:
+    """Where rotel lies once it is unpacked."""
+    return BUILT / f"rotel-{ROTEL_VERSION}"
 
 
 def _unpack_rotel(program: Path) -> None:

@@ -22,7 +22,7 @@ class Figure:
     values: Sequence[float]
 
 
-def take_turns(subjects: Mapping[str, Callable[[], object]], per: int, rounds: int = 15) -> dict[str, list[float]]:
+def take_turns(subjects: Mapping[str, Callable[[], object]], per: int, rounds: int) -> dict[str, list[float]]:
     """Nanoseconds of one call divided by `per` (events or spans in it), for each subject one value a round."""
     for subject in subjects.values():
         subject()  # caches and imports are not what is asked for

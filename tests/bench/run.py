@@ -1,9 +1,9 @@
 """
 Run every benchmark beside this file, in order of name: each `bench_*.py` with a `main(effort)`, which prints what it measured.
 
-    run.py [--json FILE] [--full] [--only WORD ...]    all, or those whose names hold one of the words
+    run.py [--json FILE] [--full | --tiny] [--only WORD ...]    all, or those whose names hold one of the words
 
---full adds the long lines; FILE gets every value of every round.
+--full adds the long lines; --tiny shows that everything runs, and measures nothing; FILE gets every value of every round.
 """
 
 import argparse
@@ -20,7 +20,9 @@ def main() -> None:
     """All benchmarks, or those whose names hold one of the given words."""
     parser = argparse.ArgumentParser(description="Speeds, as ratios in one run.")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every measured value there")
-    parser.add_argument("--full", action="store_true", help="measure the long lines, too")
+    effort = parser.add_mutually_exclusive_group()
+    effort.add_argument("--full", action="store_true", help="measure the long lines, too")
+    effort.add_argument("--tiny", action="store_true", help="run everything once, for no more than to see that it runs")
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="WORD", help="run only benchmarks whose names hold one of these"
     )
@@ -37,7 +39,7 @@ def main() -> None:
             continue
         print(f"== {name}", flush=True)
         begin = time.monotonic()
-        for figure in importlib.import_module(path.stem).main(Effort(full=asked.full)):
+        for figure in importlib.import_module(path.stem).main(Effort(asked.tiny, asked.full)):
             figures[f"{name}/{figure.name}"] = {"unit": figure.unit, "values": list(figure.values)}
         print(f"   {time.monotonic() - begin:.0f} s", flush=True)
     if asked.json:

@@ -27,7 +27,7 @@ from otel_bridge.export.tls import TlsFiles
 from otel_bridge.load.doors import Door, GrpcDoor, HttpDoor
 from otel_bridge.load.events import Program as Model
 from otel_bridge.load.events import patterns, program_of
-from otel_bridge.load.fleet import Body, Fleet
+from otel_bridge.load.fleet import DEVICE, Body, Fleet
 from otel_bridge.load.traffic import Outcome, drive
 from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.memory import MemoryRegistry
@@ -41,7 +41,7 @@ from otel_bridge.wire.frame import Frame
 
 IN_FLIGHT, CONNECTIONS, DEVICES = 8, 4, 16
 _OTLP = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-_REMEMBERED_EVENTS, _LEAST_REMEMBERED = 8_192, 16
+_REMEMBERED_EVENTS, _LEAST_REMEMBERED = 8_192, 64
 
 
 class Subject:
@@ -112,12 +112,12 @@ class Bridge(Subject):
             each.value.string_value
             for resource in ExportTraceServiceRequest.FromString(arrived).resource_spans
             for each in resource.resource.attributes
-            if each.key == "service.instance.id"
+            if each.key == DEVICE
         }
         expected: dict[tuple[bytes, bytes], bytes] = {}
         for body in self._sent:
             frame = Frame.FromString(body)
-            if frame.stream is not None and frame.stream.stream_id.hex() in seen:
+            if frame.stream is not None and frame.stream.resource[-1].value.text.decode() in seen:
                 batch = admit_events(frame, body, Receipt(time.time_ns()), RULES, lambda *_: None).batch
                 for payload in assemble(self._stages.run(batch), 1 << 24):
                     expected |= spans_of(payload.data)
@@ -125,7 +125,7 @@ class Bridge(Subject):
         known = found.keys() & expected.keys()
         if not known or any(found[key] != expected[key] for key in known):
             raise SystemExit(
-                f"{self.name}: of {len(found)} spans that the sink took last, the requests give {len(known)} of that id, not all equal"
+                f"{self.name}: the sink took {len(found)} spans last, and of {len(known)} known ids not all are equal"
             )
 
     def _fleet(self, events: int) -> Fleet:
