@@ -14,6 +14,7 @@ Stop:  1. health says NOT_SERVING, so that balancers turn away;  2. the doors cl
 
 import asyncio
 import logging
+from functools import partial
 
 from otel_bridge import __version__
 from otel_bridge.app.data_dir import Claim
@@ -26,6 +27,7 @@ from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.export.protocol import Exporter
 from otel_bridge.mapping.quota import Quota
 from otel_bridge.mapping.sqlite import open_registry
+from otel_bridge.spool.protocol import Outlet
 from otel_bridge.telemetry.provider import OwnExport, Provider
 from otel_bridge.v1 import mapping_pb2
 from otel_bridge.wire.entrance import open_entrance
@@ -38,7 +40,7 @@ class Bridge:
     """
     One bridge. Build it before the event loop runs: it reads files, and waits for decoders to start.
 
-    exporter   instead of the one that the settings describe; for demonstrations and tests
+    exporter   of the default destination, instead of the one that the settings describe; for demonstrations and tests
 
     Raises `ConfigError` where the settings cannot be obeyed.
     """
@@ -120,12 +122,14 @@ class Bridge:
         await asyncio.to_thread(self._provider.shutdown)
 
     async def _finish_spool(self) -> None:
-        left, lost = self._spool.events + self._spool.parked_events, await self._spool.finish()
-        if lost:
-            _log.error("%d events did not leave within server.drain_s (%g s)", lost, self._config.server.drain_s)
-            self._recorder.dropped(lost, "shutdown")
-        elif left:
-            _log.info("%d events stay in the spool for the next start", left)
+        left = {name: outlet.events + outlet.parked_events for name, outlet in self._spool.outlets.items()}
+        lost = await self._spool.finish()
+        for name, events in lost.items():
+            _log.error("%d events did not leave for %s within server.drain_s (%g s)", events, name, self._config.server.drain_s)
+            self._recorder.dropped(name, events, "shutdown")
+        for name, events in left.items():
+            if events and not lost:
+                _log.info("%d events stay in the spool for the next start (%s)", events, name)
 
     def _quota_of(self, tenant: str) -> Quota:
         quotas = self._config.tenants.of(tenant)
@@ -146,18 +150,25 @@ class Bridge:
         ]
 
     def _watch_sizes(self) -> None:
-        watch, spool, letters = self._provider.telemetry.watch, self._spool, self._egress.letters
-        watch("otel_bridge.dead_letters.size_bytes", lambda: letters.size_bytes if letters is not None else None)
-        watch("otel_bridge.spool.size", lambda: spool.events)
+        watch, spool = self._provider.telemetry.watch, self._spool
         turnstile, http = self._doors.turnstile, self._doors.http
         watch("otel_bridge.receiver.inside_requests", lambda: turnstile.requests)
         watch("otel_bridge.receiver.inside_bytes", lambda: turnstile.size_bytes)
         watch("otel_bridge.receiver.waiting_requests", lambda: turnstile.waiting)
         watch("otel_bridge.receiver.open_connections", lambda: http.connections)
+        watch("otel_bridge.ready", lambda: int(self._readiness.condition().is_ready))
         watch("otel_bridge.spool.size_bytes", lambda: spool.size_bytes)
         watch("otel_bridge.spool.capacity_bytes", lambda: self._config.spool.max_bytes)
-        watch("otel_bridge.parked_events", lambda: spool.parked_events)
-        watch("otel_bridge.parked_bytes", lambda: spool.parked_bytes)
+        for outlet in spool.outlets.values():
+            self._watch_outlet(outlet)
+
+    def _watch_outlet(self, outlet: Outlet) -> None:
+        watch, destination = partial(self._provider.telemetry.watch, destination=outlet.destination), outlet.destination
+        watch("otel_bridge.dead_letters.size_bytes", lambda: self._egress.size_of_letters(destination))
+        watch("otel_bridge.spool.size", lambda: outlet.events)
+        watch("otel_bridge.parked_events", lambda: outlet.parked_events)
+        watch("otel_bridge.parked_bytes", lambda: outlet.parked_bytes)
+        watch("otel_bridge.unaccounted_events", lambda: outlet.unaccounted_events)
 
 
 def _own_export(config: BridgeConfig) -> OwnExport | None:

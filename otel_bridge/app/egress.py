@@ -1,26 +1,30 @@
 """
-From the spool to the back end: exporter, stages, pipeline and parking, and their tasks.
+From the spool to the destinations: for each its exporter and pipeline; for all the stages, parking, and the tasks.
 
-Invariant: a pipeline that ends although nobody stopped it breaks the bridge; nothing would leave any more.
+Invariants
+* Destinations share what resolves, and nothing that waits: one that is slow, or away, holds no other up.
+* A pipeline that ends although nobody stopped it breaks the bridge; nothing would leave any more.
 """
 
 import asyncio
 import logging
+from functools import partial
 
 from otel_bridge.app.privacy import withheld_by
 from otel_bridge.app.storage import open_dead_letters
-from otel_bridge.app.watch import Recorder
+from otel_bridge.app.watch import DestinationRecorder, Recorder
 from otel_bridge.clock.converters import Converters
-from otel_bridge.config.bridge import BridgeConfig
+from otel_bridge.config.bridge import BridgeConfig, section_of
 from otel_bridge.export.build import build_exporter
 from otel_bridge.export.protocol import Exporter
 from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.registry import Registry
 from otel_bridge.metadata.table import Decoders
+from otel_bridge.model.destination import DEFAULT
 from otel_bridge.pipeline.loop import Pipeline
 from otel_bridge.pipeline.parking import Parking
 from otel_bridge.pipeline.stages import Stages
-from otel_bridge.spool.protocol import Spool
+from otel_bridge.spool.protocol import Outlet, Spool
 from otel_bridge.telemetry.traces import SILENT, Traces
 
 _log = logging.getLogger(__name__)
@@ -28,11 +32,38 @@ _log = logging.getLogger(__name__)
 _COMPILED_BYTES = 256 << 20
 
 
+class _Way:
+    """The way to one destination."""
+
+    def __init__(
+        self, config: BridgeConfig, destination: str, recorder: DestinationRecorder, exporter: Exporter | None
+    ) -> None:
+        self._config = config.exports[destination]
+        self._recorder = recorder
+        self.letters = open_dead_letters(config, destination, recorder)
+        keep = self.letters.keep if self.letters is not None else None
+        self.exporter = exporter or build_exporter(self._config, section=section_of(destination), watch=recorder, keep=keep)
+
+    def pipeline(self, outlet: Outlet, stages: Stages, parking: Parking, traces: Traces) -> Pipeline:
+        """What brings events here."""
+        return Pipeline(
+            outlet,
+            stages,
+            self.exporter,
+            self._recorder,
+            sift=partial(parking.sift, outlet),
+            limit_bytes=self._config.max_request_bytes,
+            linger_s=self._config.linger_ms / 1000,
+            by_tenant=bool(self._config.tenant_header),
+            traces=traces,
+        )
+
+
 class Egress:
     """
     The way out.
 
-    exporter   instead of the one that the settings describe
+    exporter   of the default destination, instead of the one that the settings describe
     traces     spans of the bridge's own
 
     Raises `ConfigError` where the settings cannot be obeyed.
@@ -59,11 +90,12 @@ class Egress:
             cache_bytes=config.metadata.cache_bytes,
             watch=recorder.undecoded,
         )
-        self.letters = open_dead_letters(config, recorder)
-        keep = self.letters.keep if self.letters is not None else None
-        self._exporter = exporter or build_exporter(config.export, watch=recorder, keep=keep)
+        self._ways = {
+            name: _Way(config, name, recorder.to(name), exporter if name == DEFAULT else None) for name in config.exports
+        }
         self.broken = asyncio.Event()
-        self._running: asyncio.Task[None] | None = None
+        self._pipelines: list[Pipeline] = []
+        self._running: list[asyncio.Task[None]] = []
         self._reviewing: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -74,28 +106,25 @@ class Egress:
             mappings, self._decoders, self._config.mapping.template_cache_bytes, self._converters, withheld_by(self._config)
         )
         self.parking = Parking(spool, self._registry, mappings, self._recorder, policy=self._config.parking.policy)
-        export = self._config.export
-        self._pipeline = Pipeline(
-            spool,
-            stages,
-            self._exporter,
-            self._recorder,
-            sift=self.parking.sift,
-            limit_bytes=export.max_request_bytes,
-            linger_s=export.linger_ms / 1000,
-            by_tenant=bool(export.tenant_header),
-            traces=self._traces,
-        )
+        self._pipelines = [
+            way.pipeline(spool.outlets[name], stages, self.parking, self._traces) for name, way in self._ways.items()
+        ]
 
     @property
     def is_running(self) -> bool:
         """Whether something leaves."""
-        return self._running is not None and not self._running.done()
+        return any(not task.done() for task in self._running)
+
+    def size_of_letters(self, destination: str) -> int | None:
+        """Bytes of the dead letters of a destination; None where none are kept."""
+        letters = self._ways[destination].letters
+        return letters.size_bytes if letters is not None else None
 
     def start(self) -> None:
         """Begin to send."""
-        self._running = asyncio.create_task(self._pipeline.run())
-        self._running.add_done_callback(self._note_end)
+        self._running = [asyncio.create_task(pipeline.run()) for pipeline in self._pipelines]
+        for task in self._running:
+            task.add_done_callback(self._note_end)
         self._reviewing = asyncio.create_task(self.parking.run())
 
     async def stop(self, drain_s: float) -> None:
@@ -105,15 +134,16 @@ class Egress:
             self._reviewing.cancel()
             await asyncio.gather(self._reviewing, return_exceptions=True)
         self.parking.stop()
-        if self._running is not None:
-            _, late = await asyncio.wait([self._running], timeout=drain_s)
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=drain_s)
             for task in late:
                 task.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+            await asyncio.gather(*self._running, return_exceptions=True)
 
     async def close(self) -> None:
-        """Let go of exporter and decoders, which nobody uses any more."""
-        await self._exporter.close()
+        """Let go of exporters and decoders, which nobody uses any more."""
+        for way in self._ways.values():
+            await way.exporter.close()
         self._decoders.close()
 
     def _note_end(self, running: asyncio.Task[None]) -> None:

@@ -6,7 +6,7 @@ Invariant: without a data directory nothing is kept but in memory.
 
 from otel_bridge.app.watch import Recorder
 from otel_bridge.config.bridge import BridgeConfig
-from otel_bridge.export.dead_letters import DIRECTORY, DeadLetters
+from otel_bridge.export.dead_letters import DeadLetters, Watch, directory_of
 from otel_bridge.spool.lot import LotLimits
 from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.spool.protocol import Spool
@@ -18,20 +18,26 @@ from otel_bridge.spool.writer import RESERVE_BYTES
 def open_spool(config: BridgeConfig, recorder: Recorder) -> Spool:
     """The spool. Raises `ConfigError` where its file cannot be used."""
     given, directory = config.spool, config.server.data_dir
+    lot, destinations = _lot_limits(config), list(config.exports)
     if directory is None or given.durability == "memory":
-        return MemorySpool(given.max_bytes, _lot_limits(config))
+        return MemorySpool(given.max_bytes, lot, destinations=destinations)
     bounds = Bounds(given.max_bytes, given.memory_bytes, given.max_age_s)
     return SqliteSpool(
-        directory, bounds, _lot_limits(config), recorder, synchronous="FULL" if given.durability == "full" else "NORMAL"
+        directory,
+        bounds,
+        lot,
+        recorder,
+        destinations=destinations,
+        synchronous="FULL" if given.durability == "full" else "NORMAL",
     )
 
 
-def open_dead_letters(config: BridgeConfig, recorder: Recorder) -> DeadLetters | None:
-    """Where refused spans are kept; None where they are not."""
-    directory = config.server.data_dir
-    if directory is None or not config.export.dead_letter_bytes:
+def open_dead_letters(config: BridgeConfig, destination: str, watch: Watch) -> DeadLetters | None:
+    """Where spans are kept that this destination refused; None where they are not."""
+    data_dir, max_bytes = config.server.data_dir, config.exports[destination].dead_letter_bytes
+    if data_dir is None or not max_bytes:
         return None
-    return DeadLetters(directory / DIRECTORY, config.export.dead_letter_bytes, recorder, reserve_bytes=RESERVE_BYTES)
+    return DeadLetters(directory_of(data_dir, destination), max_bytes, watch, reserve_bytes=RESERVE_BYTES)
 
 
 def _lot_limits(config: BridgeConfig) -> LotLimits:

@@ -17,14 +17,15 @@ import click
 from rich.table import Table
 
 from otel_bridge.cli.cells import cell, console
-from otel_bridge.config.bridge import BridgeConfig
+from otel_bridge.config.bridge import BridgeConfig, section_of
 from otel_bridge.config.load import load
 from otel_bridge.errors import BackEndUnavailable, ExportRejected
 from otel_bridge.export.build import build_exporter
-from otel_bridge.export.dead_letters import DIRECTORY
+from otel_bridge.export.dead_letters import directory_of
 from otel_bridge.export.isolate import Refused
 from otel_bridge.export.letter import Letter, letters_in
 from otel_bridge.export.protocol import Exporter
+from otel_bridge.model.destination import DEFAULT
 
 _PATIENCE_S = 60.0
 
@@ -34,6 +35,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def _options(command: Command) -> Command:
     for option in (
         click.option("--data-dir", metavar="DIR", help="Data directory of the bridge.  [default: server.data_dir]"),
+        click.option("--destination", default=DEFAULT, help="Destination that refused them.", show_default=True),
         click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings (TOML) of the bridge."),
     ):
         command = option(command)
@@ -43,9 +45,9 @@ def _options(command: Command) -> Command:
 @click.command("dead-letters")
 @_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def dead_letters(config_file: Path | None, data_dir: str | None, *, as_json: bool) -> None:
+def dead_letters(config_file: Path | None, data_dir: str | None, destination: str, *, as_json: bool) -> None:
     """List the requests that the back end refused for good, the oldest first."""
-    letters = list(letters_in(_directory(load(config_file, {"server.data_dir": data_dir}))))
+    letters = list(letters_in(_directory(load(config_file, {"server.data_dir": data_dir}), destination)))
     if as_json:
         click.echo(json.dumps([{**asdict(letter), "path": str(letter.path)} for letter in letters], indent=2))
         return
@@ -58,31 +60,34 @@ def dead_letters(config_file: Path | None, data_dir: str | None, *, as_json: boo
 
 @click.command()
 @_options
-@click.option("--otlp-endpoint", metavar="URL", help="Send to this endpoint.  [default: export.endpoint]")
-def replay(config_file: Path | None, data_dir: str | None, otlp_endpoint: str | None) -> None:
+@click.option("--otlp-endpoint", metavar="URL", help="Send to this endpoint.  [default: that of the destination]")
+def replay(config_file: Path | None, data_dir: str | None, destination: str, otlp_endpoint: str | None) -> None:
     """
     Send the dead letters again, and take out those that the back end takes.
 
     What it refuses again stays, and the exit code is 1.
     """
-    settings = load(config_file, {"server.data_dir": data_dir, "export.endpoint": otlp_endpoint})
-    letters = list(letters_in(_directory(settings)))
+    section = section_of(destination)
+    settings = load(config_file, {"server.data_dir": data_dir, f"{section}.endpoint": otlp_endpoint})
+    letters = list(letters_in(_directory(settings, destination)))
     refused: list[Refused] = []
 
     async def keep(part: Refused) -> None:
         refused.append(part)
 
-    exporter = build_exporter(settings.export, keep=keep, patience_s=_PATIENCE_S)
+    exporter = build_exporter(settings.exports[destination], section=section, keep=keep, patience_s=_PATIENCE_S)
     sent, left = asyncio.run(_replay(letters, exporter, refused))
     click.echo(f"{sent} spans of {len(letters)} dead letters sent", err=True)
     if left:
         raise click.ClickException(f"the back end refused {left} spans again")
 
 
-def _directory(settings: BridgeConfig) -> Path:
+def _directory(settings: BridgeConfig, destination: str) -> Path:
+    if destination not in settings.exports:
+        raise click.UsageError(f"there is no such destination; there are {', '.join(settings.exports)}")
     if settings.server.data_dir is None:
         raise click.ClickException('there are no dead letters with server.data_dir ":memory:"')
-    return settings.server.data_dir / DIRECTORY
+    return directory_of(settings.server.data_dir, destination)
 
 
 async def _replay(letters: Iterable[Letter], exporter: Exporter, refused: list[Refused]) -> tuple[int, int]:

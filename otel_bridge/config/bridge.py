@@ -1,11 +1,12 @@
 """The whole configuration. A `BridgeConfig` that exists obeys every rule; it never changes."""
 
+from collections.abc import Mapping
 from typing import Self
 
 from pydantic import model_validator
 
 from otel_bridge.config.auth import AuthConfig, faults_of_doors
-from otel_bridge.config.egress import ExportConfig
+from otel_bridge.config.egress import DestinationName, ExportConfig
 from otel_bridge.config.ingress import IngressConfig
 from otel_bridge.config.jwt import JwtConfig, faults_of_jwt
 from otel_bridge.config.privacy import PrivacyConfig
@@ -22,6 +23,7 @@ from otel_bridge.config.setting import Section
 from otel_bridge.config.telemetry import TelemetryConfig
 from otel_bridge.config.tenants import TenantsConfig, faults_of_tenants
 from otel_bridge.config.values import split_address
+from otel_bridge.model.destination import DEFAULT
 
 
 class BridgeConfig(Section):
@@ -40,6 +42,7 @@ class BridgeConfig(Section):
     metadata: MetadataConfig = MetadataConfig()
     mapping: MappingConfig = MappingConfig()
     export: ExportConfig = ExportConfig()
+    destinations: Mapping[DestinationName, ExportConfig] = {}
     telemetry: TelemetryConfig = TelemetryConfig()
 
     @model_validator(mode="after")
@@ -60,6 +63,26 @@ class BridgeConfig(Section):
             raise ValueError("\n".join(faults))
         return self
 
+    @property
+    def exports(self) -> dict[str, ExportConfig]:
+        """Every destination by its name, that of the section `export` first."""
+        return {DEFAULT: self.export, **self.destinations}
+
+
+def section_of(destination: str) -> str:
+    """Where the settings of a destination stand."""
+    return "export" if destination == DEFAULT else f"{TABLES}.{destination}"
+
+
+def depth_of(part: str) -> int:
+    """How many names lead to a setting of this part: section and setting, or `destinations`, its name and setting."""
+    return 3 if part == TABLES else 2
+
+
+def section_type(part: str) -> type[Section]:
+    """What declares the settings of this part."""
+    return ExportConfig if part == TABLES else SECTIONS[part]
+
 
 SECTIONS: dict[str, type[Section]] = {
     name: field.annotation
@@ -67,6 +90,9 @@ SECTIONS: dict[str, type[Section]] = {
     if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
 }
 """Name of a section -> its type, in the order in which they are printed."""
+
+TABLES = "destinations"
+"""The part that holds sections, by names that are chosen freely, each with the settings of `export`."""
 
 SETTINGS: frozenset[str] = frozenset(
     f"{name}.{setting}" for name, section in SECTIONS.items() for setting in section.model_fields

@@ -1,15 +1,17 @@
-"""The section `export`: where spans go."""
+"""The section `export`, and those of further destinations: where spans go."""
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo, field_validator, model_validator
 
 from otel_bridge.config.setting import Number, Section, setting
 from otel_bridge.config.values import HeaderName, Headers, HeaderValue, LowerCase, ReadableFile, Unbounded, check_endpoint
+from otel_bridge.model.destination import DEFAULT
 
 TRACES_PATH = "/v1/traces"
 """Where OTLP/HTTP takes spans (opentelemetry-proto docs/specification.md, "OTLP/HTTP Request")."""
@@ -29,6 +31,21 @@ def _protocol(value: Any) -> Any:
 
 def _default_endpoint(earlier: Mapping[str, Any]) -> str:
     return DEFAULT_ENDPOINTS.get(earlier.get("protocol", ""), DEFAULT_ENDPOINTS["grpc"])
+
+
+_DESTINATION = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+
+
+def _destination(name: str) -> str:
+    if not _DESTINATION.fullmatch(name):
+        raise ValueError("must be up to 32 of a-z, 0-9, - and _, a letter first")
+    if name == DEFAULT:
+        raise ValueError("is the name of the destination that the section export describes; choose another one")
+    return name
+
+
+DestinationName = Annotated[str, AfterValidator(_destination)]
+"""What tells a destination from others: in the spool, in metrics, in names of directories."""
 
 
 class ExportConfig(Section):

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from otel_bridge.config.bridge import SECTIONS, SETTINGS
+from otel_bridge.config.bridge import SECTIONS, SETTINGS, TABLES, depth_of, section_type
 from otel_bridge.config.setting import facts
 
 CONSEQUENCE = "default_factory_not_called"
@@ -40,15 +40,17 @@ def sentence(error: ErrorDetails) -> str:
         return unknown(".".join(map(str, place)))
     worded = _RULES.get(error["type"])
     rule = worded(error.get("ctx", {})) if worded else f"is wrong: {error['msg']}"
-    if error["type"] == "value_error" and len(place) <= 1:
-        return rule  # a rule between settings names them itself
-    name = ".".join(map(str, place[:2])) + "".join(f"[{part}]" for part in place[2:] if part != "[key]")
+    depth = depth_of(str(place[0])) if place else 1
+    words = [str(part) for part in place if part != "[key]"]
+    if error["type"] == "value_error" and len(place) < depth:  # a rule between settings, which names them itself
+        return rule.replace("export", ".".join(words)) if words[:1] == [TABLES] else rule
+    name = ".".join(words[:depth]) + "".join(f"[{word}]" for word in words[depth:])
     return f"{name} {rule}" if _is_secret(place) else f"{name} ({shown(error['input'])}) {rule}"
 
 
 def unknown(name: str) -> str:
     """That `name` is no setting, and which one may have been meant."""
-    kind = "setting" if name.partition(".")[0] in SECTIONS and "." in name else "section"
+    kind = "setting" if name.partition(".")[0] in (*SECTIONS, TABLES) and "." in name else "section"
     nearest = _nearest(name)
     return f"{shown(name)[1:-1]} is not a {kind}" + (f"; did you mean {nearest}?" if nearest else "")
 
@@ -67,9 +69,11 @@ def _nearest(name: str) -> str | None:
 
 
 def _is_secret(place: tuple[int | str, ...]) -> bool:
-    if len(place) < 2:  # noqa: PLR2004  # section and name
+    if not place or len(place) < depth_of(str(place[0])):
         return False
-    return facts(SECTIONS[str(place[0])].model_fields[str(place[1])]).secret
+    part, *_, name = map(str, place[: depth_of(str(place[0]))])
+    field = section_type(part).model_fields.get(name)
+    return field is not None and facts(field).secret
 
 
 def gather(faults: Iterator[str]) -> str:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from otel_bridge.config import otlp_environment
-from otel_bridge.config.bridge import SECTIONS, SETTINGS, BridgeConfig
+from otel_bridge.config.bridge import SECTIONS, SETTINGS, TABLES, BridgeConfig, depth_of
 from otel_bridge.config.faults import CONSEQUENCE, gather, sentence, shown
 from otel_bridge.errors import ConfigError
 
@@ -82,8 +82,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _tables(dotted: Mapping[str, Any]) -> dict[str, Any]:
     """{"a.b": c} -> {"a": {"b": c}}."""
-    pairs = ((name.partition("."), value) for name, value in dotted.items())
-    return _merged(*({section: {setting: value} if dot else value} for (section, dot, setting), value in pairs))
+    return _merged(*(_table(name.split("."), value) for name, value in dotted.items()))
+
+
+def _table(names: list[str], value: Any) -> dict[str, Any]:
+    first, *rest = names
+    return {first: _table(rest, value) if rest else value}
 
 
 def _merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,13 +96,17 @@ def _merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     for layer in layers:
         for section, table in layer.items():
             below = merged.get(section)
-            merged[section] = {**below, **table} if isinstance(below, dict) and isinstance(table, dict) else table
+            if not isinstance(below, dict) or not isinstance(table, dict):
+                merged[section] = table
+            else:
+                merged[section] = _merged(below, table) if section == TABLES else {**below, **table}
     return merged
 
 
 def _names(layer: Mapping[str, Any]) -> Iterator[str]:
     for section, table in layer.items():
-        yield from (f"{section}.{name}" for name in table) if isinstance(table, dict) else (section,)
+        names = _names(table) if section == TABLES and isinstance(table, dict) else table
+        yield from (f"{section}.{name}" for name in names) if isinstance(table, dict) else (section,)
 
 
 def _variable(name: str) -> str:
@@ -106,7 +114,7 @@ def _variable(name: str) -> str:
 
 
 def _with_origin(fault: str, place: tuple[int | str, ...], origins: Mapping[str, str]) -> str:
-    variable = origins.get(".".join(map(str, place[:2])))
+    variable = origins.get(".".join(map(str, place[: depth_of(str(place[0]))]))) if place else None
     return f"{fault} (set by {variable})" if variable else fault
 
 
@@ -121,7 +129,7 @@ def _misspelt(environ: Mapping[str, str]) -> Iterator[str]:
         section, double, _ = variable.upper().removeprefix(PREFIX).partition("__")
         if not variable.upper().startswith(PREFIX):
             continue
-        if double and section.lower() not in SECTIONS:
-            yield f"{shown(variable)[1:-1]} names no section of the configuration; there are {', '.join(SECTIONS)}"
+        if double and section.lower() not in (*SECTIONS, TABLES):
+            yield f"{shown(variable)[1:-1]} names no section of the configuration; there are {', '.join((*SECTIONS, TABLES))}"
         elif variable.upper() in single:
             yield f"{variable} is not read; did you mean {single[variable.upper()]}?"

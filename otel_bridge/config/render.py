@@ -6,6 +6,7 @@ A setting at its default is commented out, so the text says what was set; read b
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from textwrap import dedent, wrap
 from typing import Any, get_args
@@ -13,7 +14,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from otel_bridge.config.bridge import BridgeConfig
+from otel_bridge.config.bridge import SECTIONS, TABLES, BridgeConfig
 from otel_bridge.config.setting import Section, facts
 from otel_bridge.config.values import IN_MEMORY
 
@@ -29,14 +30,31 @@ _HEADER = """\
 """
 
 
+_DESTINATIONS = """\
+Further destinations: each gets every event too, at its own pace. Settings are those of [export], under a name of their own, \
+which OTEL_EXPORTER_OTLP_* do not set; variables are OTEL_BRIDGE_DESTINATIONS__<DESTINATION>__<NAME>."""
+
+_DESTINATION = "Where spans go as well."
+
+
 def render(config: BridgeConfig, masked: bool = True) -> str:  # noqa: FBT001, FBT002  # read as render(config, masked=False)
     """The effective configuration as TOML; values of headers are masked unless told otherwise."""
-    tables = (_table(name, getattr(config, name), masked=masked) for name in BridgeConfig.model_fields)
-    return _HEADER + "".join("\n" + "\n".join(table) + "\n" for table in tables)
+    return _HEADER + "".join("\n" + "\n".join(table) + "\n" for table in _tables(config, masked=masked))
 
 
-def _table(name: str, section: Section, *, masked: bool) -> Iterator[str]:
-    yield from _comment(dedent(f"    {section.__doc__ or ''}").strip())
+def _tables(config: BridgeConfig, *, masked: bool) -> Iterator[Iterator[str]]:
+    for name in BridgeConfig.model_fields:
+        if name in SECTIONS:
+            section = getattr(config, name)
+            yield _table(name, section, section.__doc__ or "", masked=masked)
+            continue
+        yield chain(_comment(_DESTINATIONS), [] if config.destinations else [f"# [{TABLES}.archive]"])
+        for destination, section in config.destinations.items():
+            yield _table(f"{TABLES}.{destination}", section, _DESTINATION, masked=masked)
+
+
+def _table(name: str, section: Section, sentences: str, *, masked: bool) -> Iterator[str]:
+    yield from _comment(dedent(f"    {sentences}").strip())
     yield f"[{name}]"
     for setting, field in type(section).model_fields.items():
         declared = facts(field)

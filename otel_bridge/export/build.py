@@ -16,23 +16,27 @@ from otel_bridge.export.tenant_header import TenantHeader
 from otel_bridge.export.tls import TlsFiles, watch_context, watch_credentials
 from otel_bridge.export.token import open_token
 
-_NAMES = ("export.certificate", "export.client_certificate", "export.client_key")
-
 _log = logging.getLogger(__name__)
 
 
 def build_exporter(
-    config: ExportConfig, *, watch: Watch | None = None, keep: Keep | None = None, patience_s: float = math.inf
+    config: ExportConfig,
+    *,
+    section: str = "export",
+    watch: Watch | None = None,
+    keep: Keep | None = None,
+    patience_s: float = math.inf,
 ) -> Exporter:
     """
     The exporter that `config` describes. Call it before the event loop runs: it reads and opens files.
 
+    section      where the settings stand
     keep         takes what the back end refuses for good
     patience_s   bounds the retries of a request, beside what the settings say: for whom nobody restarts
 
     Raises ConfigError if a certificate, a key, a token or the file cannot be used.
     """
-    exporter = _transport(config)
+    exporter = _transport(config, section)
     if watch is not None:
         exporter = Observed(exporter, watch)  # inside the retries: each attempt is a request
     policy = RetryPolicy(
@@ -61,13 +65,16 @@ def _circuit(watch: Watch | None) -> Circuit:
     return Circuit(change)
 
 
-def _transport(config: ExportConfig) -> Exporter:
+def _transport(config: ExportConfig, section: str) -> Exporter:
     if config.protocol == "file":
         return JsonLines(config.file)
-    files = TlsFiles(config.certificate, config.client_certificate, config.client_key, _NAMES)
-    token = open_token(config.token_file, name="export.token_file") if config.token_file is not None else None
+    names = (f"{section}.certificate", f"{section}.client_certificate", f"{section}.client_key")
+    files = TlsFiles(config.certificate, config.client_certificate, config.client_key, names)
+    token = open_token(config.token_file, name=f"{section}.token_file") if config.token_file is not None else None
     if token is not None and not config.secure:
-        _log.warning("export.token_file is sent to %s in plain text: whoever listens on the way can read it", config.endpoint)
+        _log.warning(
+            "%s.token_file is sent to %s in plain text: whoever listens on the way can read it", section, config.endpoint
+        )
     of_tenant = TenantHeader(config.tenant_header, config.default_tenant) if config.tenant_header else None
     timeout_s, max_age_s = config.timeout_ms / 1000, config.connection_max_age_s
     if config.protocol == "http/protobuf":

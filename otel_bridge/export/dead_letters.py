@@ -22,13 +22,20 @@ from typing import Protocol
 from otel_bridge.errors import ConfigError
 from otel_bridge.export.isolate import Refused
 from otel_bridge.export.letter import about, paths_in, read_letter, remove_halves, size_of, write_letter
+from otel_bridge.model.destination import DEFAULT
 
 DIRECTORY = "dead-letters"
-"""Name of the directory within the data directory."""
+"""Name of the directory within the data directory; within it, each destination but the default one has a directory."""
 
 MAX_LETTERS = 10_000
 
 _log = logging.getLogger(__name__)
+
+
+def directory_of(data_dir: Path, destination: str) -> Path:
+    """Where the letters of a destination are."""
+    whole = data_dir / DIRECTORY
+    return whole if destination == DEFAULT else whole / destination
 
 
 class Watch(Protocol):
@@ -43,7 +50,7 @@ class Watch(Protocol):
 
 class DeadLetters:
     """
-    The letters of one bridge.
+    The letters of one destination.
 
     max_bytes       of all files together
     reserve_bytes   that a letter leaves free on the disk
@@ -87,7 +94,7 @@ class DeadLetters:
         size = len(about(refused, now_ns)) + len(refused.payload)
         with self._lock:
             if size > self._max_bytes:
-                _log.warning("a refused request of %d bytes is not kept: export.dead_letter_bytes is less", size)
+                _log.warning("a refused request of %d bytes is not kept: dead_letter_bytes is less", size)
                 self._watch.dead_letter_lost(refused.spans, "full")
                 return
             self._make_room(size)

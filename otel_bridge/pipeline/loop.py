@@ -1,8 +1,8 @@
 """
-From the spool to the back end, for as long as the bridge runs.
+From the spool to one destination, for as long as the bridge runs.
 
 Invariants
-* Each event that leaves the spool ends once: emitted, or dropped with a reason. `Ledger` is told how.
+* Each event that leaves the spool ends once: emitted, or dropped with a reason. `Ledger` and the spool's books are told how.
 * What is on its way when the time to stop is up stays in a durable spool, for the next start; else it is dropped.
 * A batch that cannot be processed costs itself: its neighbours are processed one by one.
 * Resolving runs in a thread, so the event loop goes on taking requests.
@@ -22,7 +22,7 @@ from otel_bridge.pipeline.stages import Stages, count_by_status
 from otel_bridge.spans.assemble import Payload, assemble
 from otel_bridge.spans.cuts import count_cuts
 from otel_bridge.spans.fit import Taken, fit
-from otel_bridge.spool.protocol import Record, Spool
+from otel_bridge.spool.protocol import Ended, Outlet, Record
 from otel_bridge.telemetry.traces import SILENT, Traces
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Ledger(Protocol):
 
 class Pipeline:
     """
-    Takes records from the spool, resolves them and sends the spans.
+    Takes records from an outlet of the spool, resolves them and sends the spans.
 
     sift          takes the records that were read, keeps back those that must wait, and gives those that go on
     limit_bytes   size of a request to the back end
@@ -60,7 +60,7 @@ class Pipeline:
 
     def __init__(
         self,
-        spool: Spool,
+        outlet: Outlet,
         stages: Stages,
         exporter: Exporter,
         ledger: Ledger,
@@ -71,7 +71,7 @@ class Pipeline:
         by_tenant: bool = False,
         traces: Traces = SILENT,
     ) -> None:
-        self._spool = spool
+        self._outlet = outlet
         self._sift = sift
         self._stages = stages
         self._exporter = exporter
@@ -88,7 +88,7 @@ class Pipeline:
                 group.create_task(self._work())
 
     async def _work(self) -> None:
-        while read := await self._spool.read(BATCH_EVENTS, self._linger_s):
+        while read := await self._outlet.read(BATCH_EVENTS, self._linger_s):
             records: Sequence[Record] = read
             account = _Account(self._ledger, _events(read))
             try:
@@ -98,17 +98,17 @@ class Pipeline:
                 with self._traces.haul("haul", trails, {"otel_bridge.events": account.left}):
                     await self._process(records, account)
             except asyncio.CancelledError:
-                if self._spool.is_durable:
+                if self._outlet.is_durable:
                     raise
                 if account.left:
                     _log.error("%d events were on their way when the time to stop was up, and are dropped", account.left)
                     account.dropped(account.left, "shutdown")
-                await self._spool.done(records)
+                await self._outlet.done(records, account.ended)
                 raise
             except Exception:  # noqa: BLE001 - a durable spool would give the same records again, and again
                 _log.exception("%d events cannot be processed and are dropped", account.left)
                 account.dropped(account.left, "internal")
-            await self._spool.done(records)
+            await self._outlet.done(records, account.ended)
 
     async def _process(self, records: Sequence[Record], account: "_Account") -> None:
         taken: Taken = {}  # a request that takes several passes is one to the limits of traces
@@ -178,18 +178,21 @@ class Pipeline:
 
 
 class _Account:
-    """The events of one haul: how many have not ended yet."""
+    """The events of one haul: how many have not ended yet, and how the others did."""
 
     def __init__(self, ledger: Ledger, events: int) -> None:
         self._ledger = ledger
         self.left = events
+        self.ended = Ended()
 
     def emitted(self, events: int, spans: int) -> None:
         self.left -= events
+        self.ended.add(Ended(events))
         self._ledger.emitted(events, spans)
 
     def dropped(self, events: int, reason: str, spans: int = 0) -> None:
         self.left -= events
+        self.ended.add(Ended(dropped={reason: events}))
         self._ledger.dropped(events, reason, spans)
 
 

@@ -9,6 +9,7 @@ Invariants
 * An upload is never missed, also of another process: whatever was parked before the registry changed is looked at again after
   it has.
 * A build and an alias of the same text are two things. What can never be an alias is not waited for.
+* Each destination parks for itself when it comes to a record. What lets records go lets them go for all.
 * A registry that cannot be reached for the moment costs time, and neither events nor the pipeline.
 """
 
@@ -17,8 +18,8 @@ import contextlib
 import hashlib
 import logging
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -27,7 +28,7 @@ from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.limits import check_alias
 from otel_bridge.mapping.registry import Registry
 from otel_bridge.model.stream import Stream
-from otel_bridge.spool.protocol import Awaited, Record, Spool
+from otel_bridge.spool.protocol import Awaited, Outlet, Record, Spool
 
 _log = logging.getLogger(__name__)
 
@@ -45,22 +46,31 @@ _ATTEMPTS = 5
 class Ledger(Protocol):
     """Told how events wait."""
 
-    def parked(self, events: int) -> None:
+    def parked(self, destination: str, events: int) -> None:
         """Events began to wait for their mapping."""
 
-    def unparked(self, events: int, reason: str) -> None:
+    def unparked(self, destination: str, events: int, reason: str) -> None:
         """Events go on: `mapping`, `age`, `closed` at a stop, or the bound that kept them from waiting."""
 
 
 @dataclass(slots=True)
 class Missing:
-    """What is known of a build or alias without a mapping; times in nanoseconds since 1970."""
+    """
+    What is known of a build or alias without a mapping; times in nanoseconds since 1970.
+
+    passed   events that went on without it, by destination
+    """
 
     awaited: Awaited
     first_seen_ns: int
     last_seen_ns: int
-    passed_events: int = 0
+    passed: Counter[str] = field(default_factory=Counter)
     streams: set[bytes] = field(default_factory=set)
+
+    @property
+    def passed_events(self) -> int:
+        """Events that went on without it, to the destination that got most."""
+        return max(self.passed.values(), default=0)
 
 
 class Parking:
@@ -95,19 +105,20 @@ class Parking:
         self._changed = asyncio.Event()
         self._seen = -1
 
-    async def sift(self, records: Sequence[Record]) -> list[Record]:
-        """The records that go on now; the others are parked, and no longer the caller's."""
+    async def sift(self, outlet: Outlet, records: Sequence[Record]) -> list[Record]:
+        """The records of an outlet that go on now; the others are parked, and no longer the caller's."""
+        destination = outlet.destination
         revision = self._registry.revision
         going = []
         for record, awaited in await self._find_all(records):
             if awaited is None:
                 going.append(record)
-            elif (met := await self._hold(record, awaited)) is None:
-                self._ledger.parked(len(record.batch))
+            elif (met := await self._hold(outlet, record, awaited)) is None:
+                self._ledger.parked(destination, len(record.batch))
             else:
-                self._missing[awaited].passed_events += len(record.batch)
+                self._missing[awaited].passed[destination] += len(record.batch)
                 if met:
-                    self._ledger.unparked(len(record.batch), met)
+                    self._ledger.unparked(destination, len(record.batch), met)
                 going.append(record)
         if self._registry.revision != revision:  # an upload may have come between the look-up and the parking
             self._seen = -1
@@ -139,15 +150,11 @@ class Parking:
             except BaseException:
                 self._seen = -1
                 raise
-        expired = await self._spool.expire()
-        if expired:
-            self._ledger.unparked(expired, "age")
+        self._tell(await self._spool.expire(), "age")
 
     def stop(self) -> None:
         """Close the spool: what could not wait any longer goes on without its mapping."""
-        released = self._spool.close()
-        if released:
-            self._ledger.unparked(released, "closed")
+        self._tell(self._spool.close(), "closed")
 
     def uploaded(self) -> None:
         """A mapping or alias was written by this process."""
@@ -162,17 +169,19 @@ class Parking:
         builds = await asyncio.to_thread(lambda: list(map(self._build_of, awaited)))
         for each, build in zip(awaited, builds, strict=True):
             if build is not None:
-                released = await self._spool.release(each, build)
-                if released:
-                    self._ledger.unparked(released, "mapping")
+                self._tell(await self._spool.release(each, build), "mapping")
                 self._forget(each)
 
-    async def _hold(self, record: Record, awaited: Awaited) -> str | None:
+    def _tell(self, released: Mapping[str, int], reason: str) -> None:
+        for destination, events in released.items():
+            self._ledger.unparked(destination, events, reason)
+
+    async def _hold(self, outlet: Outlet, record: Record, awaited: Awaited) -> str | None:
         """None: parked. "": not to be parked. Else the bound that kept it from being parked."""
         self._note(record, awaited)
         if self._policy == "pass" or record.has_waited:
             return ""
-        return await self._spool.park(record, awaited)
+        return await outlet.park(record, awaited)
 
     async def _find_all(self, records: Sequence[Record]) -> list[tuple[Record, Awaited | None]]:
         """`_find` of each; where the registry stays away, all go on as they are."""

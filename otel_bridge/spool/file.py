@@ -5,80 +5,41 @@ Invariants
 * Each method leaves the books in agreement with the tables, within the caller's transaction.
 * Numbers ascend in the order of calls, over `append`, `release` and `expire`: order of reading is order of numbers.
 * A record is moved between tables as it is, byte for byte; what returns to the records waits for its turn from then on.
+* What a destination does to a record is done for it alone: the others' bits stay as they are.
 """
 
-import contextlib
 import sqlite3
-import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 from otel_bridge.spool.age import AgeClock
-from otel_bridge.spool.protocol import Awaited
+from otel_bridge.spool.books import Account, Books, Mark
+from otel_bridge.spool.held import Held, Shares, share_of, total
+from otel_bridge.spool.protocol import CORRUPT, REMOVED, Awaited, Ended, Seen
 from otel_bridge.spool.rows import Row
-from otel_bridge.spool.schema import ROW_BYTES, ROW_COLUMNS
+from otel_bridge.spool.schema import ROW_BYTES, ROW_COLUMNS, bit
 
 MAX_QUARANTINE_BYTES = 16 << 20
 """Of records that could not be read, the oldest go first."""
 
 _AT_ONCE = 500
-_MARK = struct.Struct("<QQI")
 _IS_AWAITED = "tenant = ? AND awaited_build = ? AND name = ? AND version = ?"
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """How much is in a table, and the last number in it (0: nothing is)."""
-
-    records: int = 0
-    events: int = 0
-    size: int = 0
-    last: int = 0
-
-
-class Mark:
-    """
-    The books once more, beside the database: tells what a write-ahead log that was cut, or a page that is gone, has taken.
-
-    Not synchronised with the disk. A power cut may lose what was written last; then less of a loss is known, never too much.
-
-    kept, gone   events, as in the table; both 0 where the mark is not there, or damaged
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
-        found = self._file.read(_MARK.size)
-        self.kept = self.gone = 0
-        if len(found) == _MARK.size:
-            kept, gone, checksum = _MARK.unpack(found)
-            if checksum == zlib.crc32(found[:-4]):
-                self.kept, self.gone = kept, gone
-
-    def write(self, kept: int, gone: int) -> None:
-        """Note the books, if it can be: what was committed stands without it."""
-        numbers = _MARK.pack(kept, gone, 0)[:-4]
-        with contextlib.suppress(OSError):
-            self._file.seek(0)
-            self._file.write(numbers + zlib.crc32(numbers).to_bytes(4, "little"))
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
+_SUMS = "count(*), coalesce(sum(events), 0), coalesce(sum(size), 0), coalesce(max(number), 0)"
 
 
 class SpoolFile:
-    """The file behind a connection in autocommit mode, which has the tables of schema.py."""
+    """The file behind a connection in autocommit mode, which has the tables of schema.py. Nobody is served at first."""
 
     def __init__(self, connection: sqlite3.Connection, clock: AgeClock, mark: Mark) -> None:
         self._connection = connection
         self._clock = clock
         self._mark = mark
+        self._books = Books(connection)
         tables = ("records", "parked", "quarantine")
         self._next = 1 + max(self._value(f"SELECT coalesce(max(number), 0) FROM {table}") for table in tables)
         self._changes = 0
+        self._all = 0
 
     def begin(self) -> None:
         """Begin a transaction, as the only writer."""
@@ -91,9 +52,9 @@ class SpoolFile:
             self._connection.execute("COMMIT")
             return
         self.note_time()
-        kept, gone = self._books()
+        accounts = self._books.read()
         self._connection.execute("COMMIT")
-        self._mark.write(kept, gone)
+        self._mark.write(accounts)
 
     def roll_back(self) -> None:
         """Give it up."""
@@ -102,96 +63,156 @@ class SpoolFile:
 
     def note_time(self) -> None:
         """Write down when this was, for the age of what waits."""
-        note = "UPDATE books SET age_ns = ?, noted_ns = ?"
+        note = "UPDATE clock SET age_ns = ?, noted_ns = ?"
         self._connection.execute(note, (self._clock.now_ns(), self._clock.wall_ns()))
 
-    def append(self, body: bytes, events: int) -> int:
-        """Keep a record; its number."""
-        row = (self._take_numbers(1), 0, events, len(body) + ROW_BYTES, self._clock.now_ns(), None, zlib.crc32(body), body)
+    def settle(self) -> dict[str, int]:
+        """Bring books and tables into agreement, where damage has set them apart; the events that are lost, by destination."""
+        self._keep_only(sum(bit(each.number) for each in self._books.read()))
+        shares = [self.waiting(), *self.parked().values()]
+        actual = {each.number: sum(share_of(some, each.number).events for some in shares) for each in self._books.read()}
+        return self._books.settle(actual, self._mark.accounts)
+
+    def serve(self, names: Sequence[str]) -> dict[str, int]:
+        """
+        Keep what is appended for these destinations, and give up what others have not got; its events, by destination.
+
+        A destination that was not served before begins with what comes from now on. Raises `ConfigError`.
+        """
+        served = self._books.serve(names)
+        self._all = sum(map(bit, served.values()))
+        left = {each.name: each for each in self._books.read() if each.name not in served and each.here}
+        for each in left.values():
+            self._books.end(each.number, Ended(dropped={REMOVED: each.here}))
+        self._keep_only(self._all)
+        return {name: each.here for name, each in left.items()}
+
+    def accounts(self) -> list[Account]:
+        """What the books say of those that are served."""
+        return [each for each in self._books.read() if bit(each.number) & self._all]
+
+    def append(self, body: bytes, events: int, seen: Seen | None = None) -> int:
+        """Keep a record, and that its request was seen; its number."""
+        now_ns = self._clock.now_ns()
+        row = (self._take_numbers(1), 0, events, len(body) + ROW_BYTES, now_ns, None, zlib.crc32(body), body, self._all)
         self._connection.execute(
-            f"INSERT INTO records (number, waited, {ROW_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO records (number, waited, {ROW_COLUMNS}, pending) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             row,
         )
-        self._connection.execute("UPDATE books SET kept = kept + ?", (events,))
+        self._books.accept(self._all, events)
+        if seen is not None:
+            self._connection.execute("INSERT INTO seen VALUES (?, ?, ?, ?)", (seen.key, seen.digest, seen.answer, now_ns))
         return row[0]
 
-    def remove(self, numbers: Sequence[int]) -> None:
-        """Forget records."""
-        for first in range(0, len(numbers), _AT_ONCE):
-            some = numbers[first : first + _AT_ONCE]
-            these = f"FROM records WHERE number IN ({', '.join('?' * len(some))})"
-            self._connection.execute(f"UPDATE books SET gone = gone + (SELECT coalesce(sum(events), 0) {these})", some)
-            self._connection.execute(f"DELETE {these}", some)
+    def take_back(self, number: int, events: int, seen: Seen | None) -> None:
+        """Undo `append`: nobody was told of it."""
+        if self._connection.execute("DELETE FROM records WHERE number = ?", (number,)).rowcount:
+            self._books.accept(self._all, -events)
+        if seen is not None:
+            self._connection.execute("DELETE FROM seen WHERE key = ? AND digest = ?", (seen.key, seen.digest))
 
-    def rows(self, after: int, last: int, max_bytes: int) -> list[Row]:
-        """Records with numbers above `after`, to `last`, in order: as many as have `max_bytes`, and at least one."""
+    def end(self, destination: int, numbers: Sequence[int], ended: Ended) -> None:
+        """A destination is done with records."""
+        for first in range(0, len(numbers), _AT_ONCE):
+            self._leave(destination, numbers[first : first + _AT_ONCE])
+        self._books.end(destination, ended)
+
+    def rows(self, destination: int, after: int, last: int, max_bytes: int) -> list[Row]:
+        """
+        What a destination is not done with, of the records with numbers above `after`, to `last`, in order.
+
+        As many as have `max_bytes`, and at least one.
+        """
         found: list[Row] = []
         taken = 0
         # Casts, since a damaged page may hold values of any type.
         cursor = self._connection.execute(
             "SELECT number, CAST(events AS INTEGER), CAST(size AS INTEGER), CAST(kept_ns AS INTEGER), waited = 1, "
-            "CAST(build AS TEXT), CAST(checksum AS INTEGER), CAST(body AS BLOB) "
-            "FROM records WHERE number > ? AND number <= ? ORDER BY number",
-            (after, last),
+            "CAST(build AS TEXT), CAST(checksum AS INTEGER), CAST(body AS BLOB), CAST(pending AS INTEGER) "
+            "FROM records WHERE number > ? AND number <= ? AND pending & ? ORDER BY number",
+            (after, last, bit(destination)),
         )
-        for number, events, size, kept_ns, waited, build, checksum, body in cursor:
-            found.append(Row(number, events, size, kept_ns, bool(waited), build, checksum, body))
+        for number, events, size, kept_ns, waited, build, checksum, body, pending in cursor:
+            found.append(Row(number, events, size, kept_ns, bool(waited), build, checksum, body, pending))
             taken += size
             if taken >= max_bytes:
                 break
         cursor.close()
         return found
 
-    def park(self, number: int, awaited: Awaited, build: str | None, until_ns: int) -> None:
-        """Move a record to the lot."""
-        self._connection.execute(
-            f"INSERT INTO parked (number, tenant, awaited_build, name, version, until_ns, build, {_but_build()}) "
-            f"SELECT number, ?, ?, ?, ?, ?, coalesce(?, build), {_but_build()} FROM records WHERE number = ?",
-            (*_key(awaited), until_ns, build, number),
+    def park(self, destination: int, number: int, awaited: Awaited, build: str | None, until_ns: int) -> None:
+        """Move a record to the lot, for one destination; where it waits there for another, it waits once, for both."""
+        key = _key(awaited)
+        merged = self._connection.execute(
+            "UPDATE parked SET pending = pending | ? WHERE number = ? "
+            f"AND {_IS_AWAITED} AND build IS coalesce(?, (SELECT build FROM records WHERE number = ?))",
+            (bit(destination), number, *key, build, number),
         )
-        self._connection.execute("DELETE FROM records WHERE number = ?", (number,))
+        if not merged.rowcount:
+            is_taken = self._connection.execute("SELECT 1 FROM parked WHERE number = ?", (number,)).fetchone()
+            own = self._take_numbers(1) if is_taken else number
+            self._connection.execute(
+                f"INSERT INTO parked (number, tenant, awaited_build, name, version, until_ns, pending, build, {_but_build()}) "
+                f"SELECT ?, ?, ?, ?, ?, ?, ?, coalesce(?, build), {_but_build()} FROM records WHERE number = ?",
+                (own, *key, until_ns, bit(destination), build, number),
+            )
+        self._leave(destination, [number])
 
-    def release(self, awaited: Awaited, build: str) -> Held:
+    def release(self, awaited: Awaited, build: str) -> Shares:
         """Move what waits for one thing back to the records, bound to a build."""
         return self._return(awaited, None, build)
 
-    def expire(self) -> dict[Awaited, Held]:
+    def expire(self) -> dict[Awaited, Shares]:
         """Move what has waited long enough back to the records."""
         now_ns = self._clock.now_ns()
         due = "SELECT DISTINCT tenant, awaited_build, name, version FROM parked WHERE until_ns <= ?"
         found = [_awaited(*key) for key in self._connection.execute(due, (now_ns,)).fetchall()]
         return {awaited: self._return(awaited, now_ns, None) for awaited in found}
 
-    def quarantine(self, number: int, reason: str) -> None:
-        """Set a record apart that cannot be read; at the bound the oldest ones go."""
+    def quarantine(self, destination: int, number: int, events: int, reason: str) -> None:
+        """Set a record apart that cannot be read, with what a destination has lost of it; at the bound the oldest ones go."""
         self._connection.execute(
-            f"INSERT INTO quarantine (number, reason, {ROW_COLUMNS}) "
+            f"INSERT OR IGNORE INTO quarantine (number, reason, {ROW_COLUMNS}) "
             f"SELECT number, ?, {ROW_COLUMNS} FROM records WHERE number = ?",
             (reason, number),
         )
-        self.remove([number])
+        self.end(destination, [number], Ended(dropped={CORRUPT: events}))
         while self._value("SELECT coalesce(sum(size), 0) FROM quarantine") > MAX_QUARANTINE_BYTES:
             self._connection.execute("DELETE FROM quarantine WHERE number = (SELECT min(number) FROM quarantine)")
+
+    def miss(self, destination: int, events: int) -> None:
+        """Events that were here are not; a negative number: there were more."""
+        if events < 0:
+            self._books.accept(bit(destination), -events)
+        else:
+            self._books.end(destination, Ended(dropped={CORRUPT: events}))
+
+    def seen(self) -> list[Seen]:
+        """The requests that were seen."""
+        now_ns = self._clock.now_ns()
+        query = "SELECT CAST(key AS BLOB), CAST(digest AS BLOB), CAST(answer AS BLOB), CAST(noted_ns AS INTEGER) FROM seen"
+        return [Seen(key, digest, answer, now_ns - at) for key, digest, answer, at in self._connection.execute(query)]
+
+    def forget_seen(self, age_ns: int) -> None:
+        """Forget requests that were seen longer ago."""
+        self._connection.execute("DELETE FROM seen WHERE noted_ns < ?", (self._clock.now_ns() - age_ns,))
 
     def free_bytes(self) -> int:
         """Of the file, what the next records can take before it grows."""
         return self._value("PRAGMA freelist_count") * self._value("PRAGMA page_size")
 
-    def waiting(self) -> Held:
-        """What waits for the pipeline."""
-        return self._held("records")
+    def size_bytes(self) -> int:
+        """Bytes of all records, those in the lot not among them."""
+        return total(self.waiting()).size
 
-    def parked(self) -> dict[Awaited, Held]:
+    def waiting(self) -> Shares:
+        """What waits for the pipeline."""
+        return self._shares("records")
+
+    def parked(self) -> dict[Awaited, Shares]:
         """What is parked, by what it waits for."""
         keys = self._connection.execute("SELECT DISTINCT tenant, awaited_build, name, version FROM parked").fetchall()
-        return {_awaited(*key): self._held(f"parked WHERE {_IS_AWAITED}", key) for key in keys}
-
-    def settle_books(self, actual: int) -> int:
-        """Events that the books, or the mark, say are here, where only `actual` ones are; then the books say so too."""
-        kept, gone = self._books()
-        kept = max(kept, self._mark.kept, gone + actual)
-        self._connection.execute("UPDATE books SET kept = ?, gone = ?", (kept, kept - actual))
-        return kept - gone
+        return {_awaited(*key): self._shares(f"parked WHERE {_IS_AWAITED}", key) for key in keys}
 
     def close(self) -> None:
         """Let go of the file."""
@@ -204,29 +225,37 @@ class SpoolFile:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _return(self, awaited: Awaited, until_ns: int | None, build: str | None) -> Held:
+    def _leave(self, destination: int, numbers: Sequence[int]) -> None:
+        mine, these = bit(destination), f"WHERE number IN ({', '.join('?' * len(numbers))})"
+        if self._all != mine:
+            self._connection.execute(f"UPDATE records SET pending = pending & {~mine} {these}", numbers)
+            these += " AND pending = 0"
+        self._connection.execute(f"DELETE FROM records {these}", numbers)
+
+    def _keep_only(self, mask: int) -> None:
+        """Take all other bits away."""
+        for table in ("records", "parked"):
+            self._connection.execute(f"UPDATE {table} SET pending = pending & ? WHERE pending & ?", (mask, ~mask))
+            self._connection.execute(f"DELETE FROM {table} WHERE pending & ? = 0", (mask,))
+
+    def _return(self, awaited: Awaited, until_ns: int | None, build: str | None) -> Shares:
         """Move what waits for one thing, all of it or what is due, to the end of the records."""
         due = "parked WHERE " + _IS_AWAITED + (" AND until_ns <= ?" if until_ns is not None else "")
         key = _key(awaited) if until_ns is None else (*_key(awaited), until_ns)
-        held = self._held(due, key)
-        first = self._take_numbers(held.records)
-        rest = _but_build().replace("kept_ns, ", "")
-        self._connection.execute(
+        rest = _but_build().replace("kept_ns, ", "") + ", pending"
+        first = self._next
+        moved = self._connection.execute(
             f"INSERT INTO records (number, waited, build, kept_ns, {rest}) SELECT ? - 1 + row_number() OVER (ORDER BY number), "
             f"1, coalesce(?, build), ?, {rest} FROM {due}",
             (first, build, self._clock.now_ns(), *key),
         )
+        self._take_numbers(moved.rowcount)
         self._connection.execute(f"DELETE FROM {due}", key)
-        return Held(held.records, held.events, held.size, self._next - 1)
+        return self._shares("records WHERE number >= ?", (first,))
 
-    def _held(self, where: str, arguments: Sequence[object] = ()) -> Held:
-        query = f"SELECT count(*), coalesce(sum(events), 0), coalesce(sum(size), 0), coalesce(max(number), 0) FROM {where}"
-        return Held(*self._connection.execute(query, arguments).fetchone())
-
-    def _books(self) -> tuple[int, int]:
-        query = "SELECT coalesce(CAST(kept AS INTEGER), 0), coalesce(CAST(gone AS INTEGER), 0) FROM books"
-        kept, gone = self._connection.execute(query).fetchone()
-        return int(kept), int(gone)
+    def _shares(self, where: str, arguments: Sequence[object] = ()) -> Shares:
+        query = f"SELECT CAST(pending AS INTEGER), {_SUMS} FROM {where} GROUP BY 1"
+        return {mask: Held(*sums) for mask, *sums in self._connection.execute(query, arguments)}
 
     def _take_numbers(self, count: int) -> int:
         first = self._next

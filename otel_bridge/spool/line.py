@@ -11,7 +11,7 @@ Invariants
 from collections import deque
 from collections.abc import Iterable
 
-from otel_bridge.spool.file import Held
+from otel_bridge.spool.held import Held
 from otel_bridge.spool.protocol import Record
 
 

@@ -12,16 +12,20 @@ import contextlib
 import logging
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from otel_bridge.errors import ConfigError
 from otel_bridge.spool.age import AgeClock
-from otel_bridge.spool.file import Mark, SpoolFile
+from otel_bridge.spool.books import Account, Mark
+from otel_bridge.spool.file import SpoolFile
+from otel_bridge.spool.held import Shares
+from otel_bridge.spool.protocol import Awaited, Seen
 from otel_bridge.spool.salvage import DAMAGE, copy_readable, read_text
 from otel_bridge.spool.schema import APPLICATION_ID, CREATE, FORMAT
+from otel_bridge.spool.upgrade import OLD_FORMAT, upgrade
 
 _log = logging.getLogger(__name__)
 
@@ -59,17 +63,26 @@ class Opened:
     """
     An open spool.
 
-    expected   events that the books of before say are in it
+    lost      events that the books of before say are in it, and are not, by destination
+    removed   events of destinations that are served no longer, which are given up
+    accounts  the books of those that are served, after that
+    waiting, parked   what is here
+    seen      requests that were seen
     """
 
     file: SpoolFile
     clock: AgeClock
-    expected: int
+    lost: Mapping[str, int]
+    removed: Mapping[str, int]
+    accounts: Sequence[Account]
+    waiting: Shares
+    parked: Mapping[Awaited, Shares]
+    seen: Sequence[Seen]
 
 
-def open_file(directory: Path, synchronous: Synchronous, clocks: Clocks) -> Opened:
+def open_file(directory: Path, destinations: Sequence[str], synchronous: Synchronous, clocks: Clocks) -> Opened:
     """
-    The spool in `directory`, made where it is missing. For the thread that will use it.
+    The spool in `directory`, made where it is missing, for these destinations. For the thread that will use it.
 
     Raises `ConfigError` where the file cannot be used.
     """
@@ -81,7 +94,7 @@ def open_file(directory: Path, synchronous: Synchronous, clocks: Clocks) -> Open
             _replace(path)
         connection = _connect(path, synchronous)
         try:
-            return _prepare(connection, path, clocks)
+            return _prepare(connection, path, destinations, clocks)
         except BaseException:
             connection.close()
             raise
@@ -91,20 +104,29 @@ def open_file(directory: Path, synchronous: Synchronous, clocks: Clocks) -> Open
         ) from error
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, clocks: Clocks) -> Opened:
-    ages = "SELECT coalesce(CAST(age_ns AS INTEGER), 0), coalesce(CAST(noted_ns AS INTEGER), 0) FROM books"
-    age_ns, noted_ns = connection.execute(ages).fetchone()
+def _prepare(connection: sqlite3.Connection, path: Path, destinations: Sequence[str], clocks: Clocks) -> Opened:
+    ages = "SELECT coalesce(CAST(age_ns AS INTEGER), 0), coalesce(CAST(noted_ns AS INTEGER), 0) FROM clock"
+    age_ns, noted_ns = connection.execute(ages).fetchone() or (0, 0)
     clock = AgeClock(age_ns, noted_ns, clocks.wall_ns, clocks.monotonic_ns)
-    file = SpoolFile(connection, clock, Mark(path.with_name(_MARK_NAME)))
-    actual = file.waiting().events + sum(each.events for each in file.parked().values())
-    if actual and not clock.is_believed:
+    mark = Mark(path.with_name(_MARK_NAME))
+    try:
+        return _serve(SpoolFile(connection, clock, mark), connection, destinations, clock)
+    except BaseException:
+        mark.close()
+        raise
+
+
+def _serve(file: SpoolFile, connection: sqlite3.Connection, destinations: Sequence[str], clock: AgeClock) -> Opened:
+    is_empty = not file.waiting() and not file.parked()
+    if not is_empty and not clock.is_believed:
         _log.warning("the wall clock was set since the spool was last written; the time between counts as none")
-    if not actual and file.free_bytes() > _MAX_EMPTY_BYTES:
+    if is_empty and file.free_bytes() > _MAX_EMPTY_BYTES:
         connection.execute("VACUUM").close()
     file.begin()
-    expected = file.settle_books(actual)
+    lost = file.settle()
+    removed = file.serve(destinations)
     file.commit()
-    return Opened(file, clock, expected)
+    return Opened(file, clock, lost, removed, file.accounts(), file.waiting(), file.parked(), file.seen())
 
 
 def _connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
@@ -113,13 +135,16 @@ def _connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
     # Debian's SQLite overwrites what is deleted, unless it is told not to.
     for pragma in ("journal_mode = WAL", f"synchronous = {synchronous}", "secure_delete = OFF"):
         connection.execute(f"PRAGMA {pragma}").close()
-    if not _tables_of(connection):
+    if not _shape_of(connection):
         connection.executescript(CREATE)
+    if _format_of(connection) == OLD_FORMAT:
+        upgrade(connection, path.with_name(_MARK_NAME))
+        _log.info("the spool %s was of format %d, and is of format %d now", path, OLD_FORMAT, FORMAT)
     return connection
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether it is an undamaged spool of this format. Raises `ConfigError` for what is none, or of another format."""
+    """Whether it is an undamaged spool. Raises `ConfigError` for what is none, or of a format that is not known."""
     with path.open("rb") as file:
         start = file.read(len(_MAGIC))
     if not start:
@@ -132,21 +157,21 @@ def _is_whole(path: Path) -> bool:
         connection.text_factory = read_text
         try:
             application = connection.execute("PRAGMA application_id").fetchone()[0]
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if not application and not _tables_of(connection):
+            version = _format_of(connection)
+            if not application and not _shape_of(connection):
                 return True  # a kill before its tables were made
             if application != APPLICATION_ID:
                 raise ConfigError(
                     f"{path} is a database of something else (application_id {application}); move it away, or name another "
                     "server.data_dir"
                 )
-            if version != FORMAT:
+            if version not in (OLD_FORMAT, FORMAT):
                 raise ConfigError(
                     f"{path} has format {version}, and this otel-bridge knows {FORMAT}; run the version that wrote it until "
                     "the spool is empty, or move the file away"
                 )
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if found == "ok" and _tables_of(connection) != _own_tables():
+            found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if found == "ok" and not _has_tables(connection, version):
                 found = "its tables are not those of a spool"
         except DAMAGE as error:
             if isinstance(error, sqlite3.OperationalError):
@@ -157,14 +182,28 @@ def _is_whole(path: Path) -> bool:
     return bool(found == "ok")
 
 
-def _tables_of(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
-    return connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall()
+def _format_of(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _own_tables() -> list[tuple[str, ...]]:
-    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.executescript(CREATE)
-        return _tables_of(connection)
+def _has_tables(connection: sqlite3.Connection, version: int) -> bool:
+    """Whether tables, columns and indexes are those of a spool; of an old one, what goes on to be used."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as new:
+        new.executescript(CREATE)
+        own = _shape_of(new)
+    if version == FORMAT:
+        return _shape_of(connection) == own
+    kept = {part for part in own if part[2] in ("records", "parked", "quarantine") and part[3] != "pending"}
+    return kept <= _shape_of(connection)
+
+
+def _shape_of(connection: sqlite3.Connection) -> set[tuple[Any, ...]]:
+    """Not the text of the schema: SQLite changes that where a column is added."""
+    query = (
+        'SELECT m.type, m.name, m.tbl_name, c.name, c.type, c."notnull", c.dflt_value, c.pk '
+        "FROM sqlite_master AS m LEFT JOIN pragma_table_info(m.name) AS c"
+    )
+    return set(connection.execute(query))
 
 
 def _replace(path: Path) -> None:
@@ -176,8 +215,8 @@ def _replace(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as target:
         target.executescript(CREATE)
         target.execute("BEGIN")
-        if not copy_readable(path, target):
-            _take_books_from_mark(path.with_name(_MARK_NAME), target)
+        if not copy_readable(path, target, path.with_name(_MARK_NAME)):
+            _log.error("neither its books nor %s can be read: how many events are lost is not known", _MARK_NAME)
         target.execute("COMMIT")
     # In this order: a kill in between is put right by `_finish_replacement`, and the new file never meets the old one's log.
     path.rename(aside)
@@ -187,13 +226,6 @@ def _replace(path: Path) -> None:
     path.with_name(path.name + "-shm").unlink(missing_ok=True)
     new.rename(path)
     _log.error("it was set aside as %s; what could be read of it goes on", aside)
-
-
-def _take_books_from_mark(path: Path, target: sqlite3.Connection) -> None:
-    with contextlib.closing(Mark(path)) as mark:
-        if not mark.kept:
-            _log.error("neither its books nor %s can be read: how many events are lost is not known", path)
-        target.execute("UPDATE books SET kept = ?, gone = ?", (mark.kept, mark.gone))
 
 
 def _finish_replacement(path: Path) -> None:

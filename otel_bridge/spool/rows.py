@@ -19,6 +19,7 @@ class Row:
     build: str | None
     checksum: int
     body: bytes
+    pending: int
 
 
 def record_of(row: Row) -> Record | str:

@@ -9,18 +9,21 @@ Invariants
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from otel_bridge.spool.schema import ROW_COLUMNS
+from otel_bridge.model.destination import DEFAULT
+from otel_bridge.spool.books import Account, Books, Mark
+from otel_bridge.spool.schema import ROW_COLUMNS, bit
+from otel_bridge.spool.upgrade import OLD_FORMAT, read_old_books
 
 DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What reading a damaged file raises: the second where the message of the first would quote it."""
 
 _COLUMNS = {
-    "records": f"number, waited, {ROW_COLUMNS}",
-    "parked": f"number, tenant, awaited_build, name, version, until_ns, {ROW_COLUMNS}",
+    "records": f"number, waited, {ROW_COLUMNS}, pending",
+    "parked": f"number, tenant, awaited_build, name, version, until_ns, {ROW_COLUMNS}, pending",
 }
 
 
@@ -29,21 +32,55 @@ def read_text(data: bytes) -> str:
     return data.decode(errors="replace")
 
 
-def copy_readable(damaged: Path, target: sqlite3.Connection) -> bool:
-    """Copy records, parked ones and the books into the tables of `target`, within its transaction; whether there were books."""
+def copy_readable(damaged: Path, target: sqlite3.Connection, mark: Path) -> bool:
+    """
+    Copy records, parked ones, seen requests, clock and books into the tables of `target`, within its transaction.
+
+    Books that cannot be read are taken from the mark; False: nor can that be.
+    """
     with contextlib.closing(sqlite3.connect(damaged, isolation_level=None)) as source:
         source.text_factory = read_text
+        is_old = _is_old(source)
         for table, columns in _COLUMNS.items():
-            slots = ", ".join("?" * len(columns.split(",")))
-            for row in _readable(source, table, columns):
-                # A row may have been read as something that the table does not take.
-                with contextlib.suppress(sqlite3.IntegrityError):
-                    target.execute(f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({slots})", row)
+            found = columns.replace("pending", str(bit(1))) if is_old else columns
+            _insert(target, table, columns, _readable(source, table, found))
+        if is_old:
+            return _copy_old_books(source, target, mark)
+        for table, columns in (("clock", "id, age_ns, noted_ns"), ("seen", "key, digest, answer, noted_ns")):
+            with contextlib.suppress(*DAMAGE):
+                _insert(target, table, columns, source.execute(f"SELECT {columns} FROM {table}"))
+        accounts: list[Account] = []
         with contextlib.suppress(*DAMAGE):
-            for books in source.execute("SELECT kept, gone, age_ns, noted_ns FROM books"):
-                target.execute("UPDATE books SET kept = ?, gone = ?, age_ns = ?, noted_ns = ?", books)
-                return True
+            accounts = Books(source).read()
+    if not accounts:
+        with contextlib.closing(Mark(mark)) as marked:
+            accounts = marked.accounts
+    Books(target).write(accounts or [Account(1, DEFAULT)])
+    return bool(accounts)
+
+
+def _is_old(source: sqlite3.Connection) -> bool:
+    """Whether it is of format 1, as far as can be seen."""
+    with contextlib.suppress(*DAMAGE):
+        return bool(source.execute("PRAGMA user_version").fetchone()[0] == OLD_FORMAT)
     return False
+
+
+def _copy_old_books(source: sqlite3.Connection, target: sqlite3.Connection, mark: Path) -> bool:
+    accepted, age_ns, noted_ns = 0, 0, 0
+    with contextlib.suppress(*DAMAGE):
+        accepted, age_ns, noted_ns = read_old_books(source, mark)
+    _insert(target, "clock", "id, age_ns, noted_ns", [(1, age_ns, noted_ns)])
+    Books(target).write([Account(1, DEFAULT, accepted)])
+    return bool(accepted)
+
+
+def _insert(target: sqlite3.Connection, table: str, columns: str, rows: Iterable[tuple[Any, ...]]) -> None:
+    slots = ", ".join("?" * len(columns.split(",")))
+    for row in rows:
+        # A row may have been read as something that the table does not take.
+        with contextlib.suppress(sqlite3.IntegrityError):
+            target.execute(f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({slots})", row)
 
 
 def _readable(source: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[Any, ...]]:

@@ -1,12 +1,19 @@
 """
-The tables of a spool's file.
+The tables of a spool's file, format 2.
 
-`records` wait for the pipeline, `parked` ones for their mapping, `quarantine` holds what could not be read. `books` is one row:
-events that were ever kept, and events that are gone (done, or given up), and when that was last written. The difference is what
-the other tables hold; where it is not, the file was damaged.
+`records` wait for the pipeline, `parked` ones for their mapping, `quarantine` holds what could not be read.
+
+A destination has a number, from 1, and a row in `books` for ever, also once the settings do not name it any more. `pending` of
+a record is a mask: bit `number` is set while that destination is not done with it, and with the last bit the row goes. For
+each destination, accepted = emitted + the sum of its `drops` + the events of the rows that have its bit; where that is not so,
+the file was damaged. A record may be in both `records` and `parked`, for different destinations.
+
+`seen` holds requests of a while ago, so that one that is sent again is known. `clock` says when the file was last written.
+
+Format 1 had no destinations; upgrade.py makes it format 2.
 """
 
-FORMAT = 1
+FORMAT = 2
 """`user_version` of the file."""
 
 APPLICATION_ID = 0x4F42_5350
@@ -14,6 +21,9 @@ APPLICATION_ID = 0x4F42_5350
 
 ROW_BYTES = 64
 """About what a row takes besides its body."""
+
+MAX_DESTINATIONS = 62
+"""Names that a file ever knows: bits of SQLite's integers, without the first and the sign."""
 
 _ROW = """
     number   INTEGER PRIMARY KEY,  -- ascending in the order of reading
@@ -27,19 +37,47 @@ _ROW = """
 
 ROW_COLUMNS = "events, size, kept_ns, build, checksum, body"
 
+PENDING = "pending INTEGER NOT NULL DEFAULT 2"
+"""
+The last column of `records` and `parked`. The default is the bit of destination 1, whose are all records of format 1. There is
+no bit 0, so the masks of up to six destinations take one byte whichever bits are left, and SQLite changes one in place: the
+body, of whatever size, is not written again.
+"""
+
+CREATE_BOOKS = """
+CREATE TABLE clock (id INTEGER PRIMARY KEY CHECK (id = 1), age_ns INTEGER, noted_ns INTEGER);
+CREATE TABLE books (
+    destination INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, accepted INTEGER NOT NULL, emitted INTEGER NOT NULL
+);
+CREATE TABLE drops (
+    destination INTEGER NOT NULL, reason TEXT NOT NULL, events INTEGER NOT NULL, PRIMARY KEY (destination, reason)
+) WITHOUT ROWID;
+CREATE TABLE seen (           -- in order, and without an index: it is read once, at the start
+    key BLOB NOT NULL,        -- names a request
+    digest BLOB NOT NULL,     -- of what it said
+    answer BLOB NOT NULL,     -- what its sender was told
+    noted_ns INTEGER NOT NULL -- age clock
+);
+"""
+
 CREATE = f"""
 BEGIN;
-CREATE TABLE records (waited INTEGER NOT NULL, {_ROW});
+CREATE TABLE records (waited INTEGER NOT NULL, {_ROW}, {PENDING});
 CREATE TABLE parked (
     tenant TEXT NOT NULL, awaited_build TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, until_ns INTEGER NOT NULL,
-    {_ROW}
+    {_ROW}, {PENDING}
 );
 CREATE INDEX parked_by_awaited ON parked (tenant, awaited_build, name, version);
 CREATE INDEX parked_by_until ON parked (until_ns);
 CREATE TABLE quarantine (reason TEXT NOT NULL, {_ROW});
-CREATE TABLE books (id INTEGER PRIMARY KEY CHECK (id = 1), kept INTEGER, gone INTEGER, age_ns INTEGER, noted_ns INTEGER);
-INSERT INTO books VALUES (1, 0, 0, 0, 0);
+{CREATE_BOOKS}
+INSERT INTO clock VALUES (1, 0, 0);
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {FORMAT};
 COMMIT;
 """
+
+
+def bit(number: int) -> int:
+    """What `pending` has set for a destination."""
+    return 1 << number

@@ -70,21 +70,42 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument("otel_bridge.sender.dropped_events", C, "{event}", "Events that senders say they dropped.", ("reason",)),
     # Spool: what waits.
-    Instrument("otel_bridge.spool.size", G, "{event}", "Events in the spool."),
+    Instrument("otel_bridge.spool.size", G, "{event}", "Events in the spool, by who has not got them.", ("destination",)),
     Instrument("otel_bridge.spool.size_bytes", G, "By", "Bytes that the spool holds."),
     Instrument("otel_bridge.spool.capacity_bytes", G, "By", "Bytes that the spool may hold."),
     Instrument(
-        "otel_bridge.spool.recovered_events", C, "{event}", "Events of an earlier process that the spool held at the start."
+        "otel_bridge.spool.recovered_events",
+        C,
+        "{event}",
+        "Events of an earlier process that the spool held at the start.",
+        ("destination",),
     ),
-    Instrument("otel_bridge.parked_events", G, "{event}", "Events that wait for their mapping."),
-    Instrument("otel_bridge.parked_bytes", G, "By", "Bytes of events that wait for their mapping."),
-    Instrument("otel_bridge.parking.incoming_events", C, "{event}", "Events that began to wait for their mapping."),
-    Instrument("otel_bridge.parking.outgoing_events", C, "{event}", "Events that go on, by why.", ("reason",)),
+    Instrument("otel_bridge.parked_events", G, "{event}", "Events that wait for their mapping.", ("destination",)),
+    Instrument("otel_bridge.parked_bytes", G, "By", "Bytes of events that wait for their mapping.", ("destination",)),
+    Instrument(
+        "otel_bridge.parking.incoming_events", C, "{event}", "Events that began to wait for their mapping.", ("destination",)
+    ),
+    Instrument("otel_bridge.parking.outgoing_events", C, "{event}", "Events that go on, by why.", ("destination", "reason")),
     # Pipeline: where each acknowledged event ends.
-    Instrument("otel_bridge.emitted_events", C, "{event}", "Events whose spans the back end took."),
-    Instrument("otel_bridge.dropped_events", C, "{event}", "Acknowledged events given up, by reason.", ("reason",)),
+    Instrument("otel_bridge.emitted_events", C, "{event}", "Events whose spans the back end took.", ("destination",)),
+    Instrument(
+        "otel_bridge.dropped_events", C, "{event}", "Acknowledged events given up, by reason.", ("destination", "reason")
+    ),
+    Instrument(
+        "otel_bridge.unaccounted_events",
+        G,
+        "{event}",
+        "Accepted events that neither ended nor wait. Must be 0.",
+        ("destination",),
+    ),
     # Resolution and metadata.
-    Instrument("otel_bridge.resolution.events", C, "{event}", "Delegate events, by how they resolved.", ("status", "delegate")),
+    Instrument(
+        "otel_bridge.resolution.events",
+        C,
+        "{event}",
+        "Delegate events, by how they resolved.",
+        ("delegate", "destination", "status"),
+    ),
     Instrument(
         "otel_bridge.metadata.failures",
         C,
@@ -94,19 +115,50 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument("otel_bridge.clock.unconverted_events", C, "{event}", "Events not converted.", ("converter", "reason")),
     Instrument(
-        "otel_bridge.spans.cut_texts", C, "{text}", "Texts of spans and resources that were cut to 2,048 bytes or less."
+        "otel_bridge.spans.cut_texts",
+        C,
+        "{text}",
+        "Texts of spans and resources that were cut to 2,048 bytes or less.",
+        ("destination",),
     ),
     # Exporter: spans.
-    Instrument("otel_bridge.exporter.sent_spans", C, "{span}", "Spans that the back end took."),
-    Instrument("otel_bridge.exporter.send_failed_spans", C, "{span}", "Spans given up or refused, by reason.", ("reason",)),
-    Instrument("otel_bridge.exporter.failed_requests", C, "{request}", "Attempts to send that failed, by reason.", ("reason",)),
-    Instrument("otel_bridge.exporter.send_duration", H, "s", "Time of one attempt to send.", bounds=SEND_BOUNDS_S),
-    Instrument("otel_bridge.exporter.halved_requests", C, "{request}", "Refused requests sent in two halves.", ("reason",)),
-    Instrument("otel_bridge.exporter.circuit", G, "1", "1 for the state that the way to the back end is in.", ("state",)),
-    Instrument("otel_bridge.dead_letters.kept_spans", C, "{span}", "Refused spans that were kept on disk.", ("reason",)),
-    Instrument("otel_bridge.dead_letters.lost_spans", C, "{span}", "Refused spans not kept, or no longer.", ("reason",)),
-    Instrument("otel_bridge.dead_letters.size_bytes", G, "By", "Bytes of the dead letters on disk."),
+    Instrument("otel_bridge.exporter.sent_spans", C, "{span}", "Spans that the back end took.", ("destination",)),
+    Instrument(
+        "otel_bridge.exporter.send_failed_spans",
+        C,
+        "{span}",
+        "Spans given up or refused, by reason.",
+        ("destination", "reason"),
+    ),
+    Instrument(
+        "otel_bridge.exporter.failed_requests",
+        C,
+        "{request}",
+        "Attempts to send that failed, by reason.",
+        ("destination", "reason"),
+    ),
+    Instrument(
+        "otel_bridge.exporter.send_duration", H, "s", "Time of one attempt to send.", ("destination",), bounds=SEND_BOUNDS_S
+    ),
+    Instrument(
+        "otel_bridge.exporter.halved_requests",
+        C,
+        "{request}",
+        "Refused requests sent in two halves.",
+        ("destination", "reason"),
+    ),
+    Instrument(
+        "otel_bridge.exporter.circuit", G, "1", "1 for the state that the way to the back end is in.", ("destination", "state")
+    ),
+    Instrument(
+        "otel_bridge.dead_letters.kept_spans", C, "{span}", "Refused spans that were kept on disk.", ("destination", "reason")
+    ),
+    Instrument(
+        "otel_bridge.dead_letters.lost_spans", C, "{span}", "Refused spans not kept, or no longer.", ("destination", "reason")
+    ),
+    Instrument("otel_bridge.dead_letters.size_bytes", G, "By", "Bytes of the dead letters on disk.", ("destination",)),
     # Process.
+    Instrument("otel_bridge.ready", G, "1", "1 while requests are welcome."),
     Instrument("otel_bridge.process.uptime", T, "s", "Time since the bridge started."),
     Instrument("otel_bridge.process.cpu_seconds", T, "s", "Processor time in user and system mode."),
     Instrument("otel_bridge.process.memory_rss", G, "By", "Physical memory in use."),

@@ -8,7 +8,7 @@ Invariants
 * Of what a sender chooses only its `traceparent` has a say.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 import grpc
@@ -58,21 +58,17 @@ class GrpcTraces(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
         name = method.removeprefix("/")
         told = {"rpc.system.name": "grpc", "rpc.method": name}
 
-        streams = handler.request_streaming
-        inner = handler.stream_unary if streams else handler.unary_unary
-
-        async def answer(message: Any, context: Context) -> bytes:
+        async def answer(messages: AsyncIterator[bytes], context: Context) -> bytes:
             with self._traces.request(name, parent if isinstance(parent, str) else None, told) as span:
                 try:
-                    answered: bytes = await inner(message, context)
+                    answered: bytes = await handler.stream_unary(messages, context)
                 except BaseException:
                     _note_grpc(span, context)
                     raise
                 span.set_attribute("rpc.response.status_code", grpc.StatusCode.OK.name)
                 return answered
 
-        made = grpc.stream_unary_rpc_method_handler if streams else grpc.unary_unary_rpc_method_handler
-        return made(answer, handler.request_deserializer, handler.response_serializer)
+        return grpc.stream_unary_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
 
 
 def _note_grpc(span: Span, context: Context) -> None:

@@ -39,7 +39,7 @@ class Collected(SpanExporter):
 def by_sdk(scene: Scene) -> bytes:
     """The same spans through the SDK, without parents: they would only make it slower."""
     collected = Collected()
-    provider = TracerProvider(resource=Resource(dict(scene.resources[0])))
+    provider = TracerProvider(resource=Resource(dict(scene.resources[0].attributes)))
     provider.add_span_processor(SimpleSpanProcessor(collected))
     tracer = provider.get_tracer("otel_bridge")
     starts, ends = scene.timeline.start.tolist(), scene.timeline.end.tolist()

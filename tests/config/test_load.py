@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_bridge.config.bridge import SECTIONS, BridgeConfig
+from otel_bridge.config.bridge import SECTIONS, TABLES, BridgeConfig
 from otel_bridge.config.load import load
 from otel_bridge.errors import ConfigError
 
@@ -202,7 +202,10 @@ def test_certificates_need_tls(tmp_path: Path) -> None:
         ("OTEL_BRIDGE_EXPORT__TIMEOUT_MS", "export.timeout_ms ('x') must be a whole number (set by {})"),
         ("OTEL_BRIDGE_EXPORT_TIMEOUT_MS", "{} is not read; did you mean OTEL_BRIDGE_EXPORT__TIMEOUT_MS?"),
         ("OTEL_BRIDGE_EXPORT", "export ('x') must be a table (set by {})"),
-        ("OTEL_BRIDGE_EXPRT__TIMEOUT_MS", "{} names no section of the configuration; there are " + ", ".join(SECTIONS)),
+        (
+            "OTEL_BRIDGE_EXPRT__TIMEOUT_MS",
+            "{} names no section of the configuration; there are " + ", ".join((*SECTIONS, TABLES)),
+        ),
     ],
 )
 def test_faults_of_the_environment_name_the_variable(variable: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from support.engines import ROOT
 from otel_bridge.config.privacy import SourcePaths
 from otel_bridge.spans.withholding import SHOW_PATH
 
-ROW = re.compile(r"^\| `(\w+)`(?:, the default)? \| `([^`]+)` \| `([^`]+)` \|$", re.MULTILINE)
+ROW = re.compile(r"^\| `(\w+)`(?:, the default)? \| `?([^`|]+?)`? \| `?([^`|]+?)`? \|$", re.MULTILINE)
 HEADER = re.compile(r"^\| `source_paths` \| shown of `([^`]+)` \| of `([^`]+)` \|$", re.MULTILINE)
 
 

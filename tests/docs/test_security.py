@@ -3,6 +3,7 @@
 import ast
 import re
 
+import pytest
 from support.engines import ROOT
 from support.pages import table
 
@@ -32,8 +33,21 @@ def test_reasons_of_refusals() -> None:
     assert {row["refused for"] for row in table(PAGE, "refused for", "means")} == given
 
 
+BOUNDS = table(PAGE, "what", "is bounded by", "shown by")
+SHOWN = re.compile(r"(tests/[\w/]+\.py)` `(test_\w+)")
+
+
 def test_bounds_are_settings() -> None:
     """What the page says to be bounded is bounded by settings that exist."""
-    named = {name for row in table(PAGE, "what", "is bounded by") for name in re.findall(r"\w+\.\w+", row["is bounded by"])}
-    assert named
+    named = {name for row in BOUNDS for name in re.findall(r"\w+\.\w+", row["is bounded by"])}
+    assert len(named) > 20
     assert named <= SETTINGS
+
+
+@pytest.mark.parametrize("row", BOUNDS, ids=lambda row: row["what"])
+def test_each_bound_is_shown_by_a_test(row: dict[str, str]) -> None:
+    """Behind each bound stands a test, which is there."""
+    shown = SHOWN.fullmatch(row["shown by"])
+    assert shown is not None
+    tree = ast.parse((ROOT / shown[1]).read_text())
+    assert shown[2] in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}

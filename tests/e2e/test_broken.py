@@ -9,6 +9,7 @@ from support.pipelines import BackEnd
 from otel_bridge.app.bridge import Bridge
 from otel_bridge.config.load import load
 from otel_bridge.errors import Unavailable
+from otel_bridge.spool.outlet import SqliteOutlet
 from otel_bridge.spool.sqlite import SqliteSpool
 
 DAMAGE = Unavailable("the spool's file is damaged", reason="spool_damaged")
@@ -27,7 +28,7 @@ def test_before_the_doors_are_open(bridge: Bridge, monkeypatch: pytest.MonkeyPat
     async def damaged(*_: object) -> None:
         raise DAMAGE
 
-    monkeypatch.setattr(SqliteSpool, "read", damaged)
+    monkeypatch.setattr(SqliteOutlet, "read", damaged)
 
     async def started() -> None:
         await bridge.start()
@@ -48,8 +49,8 @@ def test_while_it_stops(bridge: Bridge, monkeypatch: pytest.MonkeyPatch, caplog:
         await closed.wait()
         raise DAMAGE
 
-    monkeypatch.setattr(SqliteSpool, "read", damaged)
-    monkeypatch.setattr(SqliteSpool, "close", lambda _: closed.set() or 0)
+    monkeypatch.setattr(SqliteOutlet, "read", damaged)
+    monkeypatch.setattr(SqliteSpool, "close", lambda _: closed.set() or {})
 
     async def stopped() -> None:
         await bridge.start()

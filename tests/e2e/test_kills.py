@@ -44,7 +44,7 @@ def live_and_die(folder: Path, number: int) -> "Counter[str]":
         ledger = service.ledger()
         assert ledger.accepted + ledger.recovered == ledger.emitted + ledger.dropped
         assert set(service.counts("dropped_events")) <= {("export_invalid",)}
-        assert set(service.counts("parking_unparked_events")) <= {("mapping",)}
+        assert set(service.counts("parking_outgoing_events")) <= {("mapping",)}
         assert not any(POISON in one.payload for one in sink.received if one.answer.code.value[0] == 0)
         assert service.stop() == 0
         again = otel_bridge("spool", "replay", "--data-dir", folder / "data", "--otlp-endpoint", sink.grpc_endpoint)

@@ -49,8 +49,8 @@ class Place:
 
     def counts(self) -> "Counter[str]":
         """Events emitted, and dropped by reason; spans of dead letters by reason."""
-        found = Counter({"emitted": self.service.counts("pipeline_emitted_events").total()})
-        for reason, events in self.service.counts_by("pipeline_dropped_events", "reason").items():
+        found = Counter({"emitted": self.service.counts("emitted_events").total()})
+        for (reason,), events in self.service.counts("dropped_events").items():
             found[f"dropped {reason}"] = events
         for letter in letters_in(self.data / DIRECTORY):
             found[f"letter {letter.reason}"] += letter.spans
@@ -129,4 +129,4 @@ def test_outcome(outcome: Outcome, place: Place, request: pytest.FixtureRequest)
     place.service.settle()
     assert len(of(follower, sink.received)) == 1
     assert (place.counts() - before)["emitted"] == outcome.emitted + 2
-    assert place.service.counts_by("exporter_circuit", "state")["closed"] == 1
+    assert place.service.counts("exporter_circuit")[("closed",)] == 1

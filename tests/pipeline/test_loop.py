@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from support.pipelines import BackEnd, Books, Stuck, everything
 from support.scenes import NOON_NS, STREAM, batch_of, batches, call, delegated, execute, runtime, spans_in, stages_with
-from support.spools import NOTHING
+from support.spools import NOTHING, outlet_of
 
 from otel_bridge.errors import BackEndUnavailable, ExportRejected
 from otel_bridge.export.protocol import Sent
@@ -45,8 +45,8 @@ async def drain(
     for batch in batches:
         await spool.append(batch)
     spool.close()
-    await Pipeline(spool, stages, back_end, books, sift=everything, limit_bytes=limit, by_tenant=by_tenant).run()
-    assert spool.events == 0
+    await Pipeline(outlet_of(spool), stages, back_end, books, sift=everything, limit_bytes=limit, by_tenant=by_tenant).run()
+    assert outlet_of(spool).events == 0
     return books
 
 
@@ -173,8 +173,8 @@ def test_a_fault_before_the_stages_costs_its_haul(run: Run) -> None:
             return list(records)
 
         await spool.append(inference(0))
-        await Pipeline(spool, stages, BackEnd(), books, sift=sift, limit_bytes=10**6).run(workers=1)
-        assert spool.events == 0
+        await Pipeline(outlet_of(spool), stages, BackEnd(), books, sift=sift, limit_bytes=10**6).run(workers=1)
+        assert outlet_of(spool).events == 0
         return books
 
     books = run(go())
@@ -191,12 +191,12 @@ def test_what_is_on_its_way_when_time_is_up_is_dropped_once(run: Run) -> None:
             await spool.append(inference(n))
         spool.close()
         running = asyncio.create_task(
-            Pipeline(spool, stages, back_end, books, sift=everything, limit_bytes=10**6).run(workers=1)
+            Pipeline(outlet_of(spool), stages, back_end, books, sift=everything, limit_bytes=10**6).run(workers=1)
         )
         await back_end.reached.wait()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        return books, spool.events
+        return books, outlet_of(spool).events
 
     books, left = run(go())
     assert books.drops["shutdown"] + left == 12

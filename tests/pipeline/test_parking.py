@@ -23,7 +23,7 @@ def test_events_sent_before_their_mapping_resolve_when_it_arrives(run: Run) -> N
         for number in range(200):
             await yard.spool.append(parked_batch(number, build=f"build {number % 3}", events=48))
         await yard.drain()
-        assert (yard.statuses.total(), yard.spool.parked_events) == (0, 10_000)
+        assert (yard.statuses.total(), yard.outlet.parked_events) == (0, 10_000)
         order = [0, 1, 2]
         random.shuffle(order)
         for number in order:
@@ -34,7 +34,7 @@ def test_events_sent_before_their_mapping_resolve_when_it_arrives(run: Run) -> N
     run(go())
     assert dict(yard.statuses) == {"exact": 9600}
     assert list(range(200)) == sorted(yard.positions)
-    assert (yard.books.waiting, dict(yard.books.gone), yard.spool.parked_events) == (10_000, {"mapping": 10_000}, 0)
+    assert (yard.books.waiting, dict(yard.books.gone), yard.outlet.parked_events) == (10_000, {"mapping": 10_000}, 0)
 
 
 def test_an_unknown_alias_binds_to_the_first_mapping_that_it_gets(run: Run) -> None:
@@ -47,7 +47,7 @@ def test_an_unknown_alias_binds_to_the_first_mapping_that_it_gets(run: Run) -> N
         yard.registry.put("", toy_file("first", "net"))
         await yard.parking.review()
         yard.registry.put("", toy_file("second", "net"))
-        records = await yard.parking.sift(await yard.spool.read(10))
+        records = await yard.sift()
         return [record.batch.streams[0].build for record in records]
 
     assert run(go()) == ["first"]
@@ -69,7 +69,7 @@ def test_an_alias_that_got_its_mapping_between_admission_and_pass_is_bound_at_on
 def test_an_upload_between_look_up_and_parking_is_not_missed(run: Run) -> None:
     """Whatever was parked before the registry changed is looked at again."""
     yard = Yard()
-    park = yard.spool.park
+    park = yard.outlet.park
 
     async def park_late(record: Record, awaited: Awaited) -> str | None:
         yard.registry.put("", toy_file("build"))
@@ -78,9 +78,9 @@ def test_an_upload_between_look_up_and_parking_is_not_missed(run: Run) -> None:
 
     async def go() -> None:
         await yard.spool.append(parked_batch(0, build="build"))
-        yard.spool.park = park_late  # type: ignore[method-assign]  # the upload comes at the worst moment
+        yard.outlet.park = park_late  # type: ignore[method-assign]  # the upload comes at the worst moment
         await yard.drain()
-        assert yard.spool.parked_events == 3
+        assert yard.outlet.parked_events == 3
         await yard.parking.review()
         await yard.drain()
 
@@ -110,7 +110,7 @@ def test_over_a_bound_events_go_on_without_a_mapping_and_are_counted(
         await yard.drain()
 
     run(go())
-    assert (3 * waiting, {bound: 3 * (5 - waiting)}) == (yard.spool.parked_events, dict(yard.books.gone))
+    assert (3 * waiting, {bound: 3 * (5 - waiting)}) == (yard.outlet.parked_events, dict(yard.books.gone))
     assert {"no_mapping": 5 - waiting} == dict(yard.statuses)
 
 
@@ -130,7 +130,7 @@ def test_who_has_waited_long_enough_goes_on_and_does_not_wait_again(run: Run) ->
 
     run(go())
     assert (yard.positions, dict(yard.statuses), dict(yard.books.gone)) == ([0], {"no_mapping": 1}, {"age": 3})
-    assert yard.spool.parked_events == 3
+    assert yard.outlet.parked_events == 3
 
 
 def test_the_policy_pass_lets_nothing_wait(run: Run) -> None:

@@ -41,7 +41,7 @@ def test_a_build_and_an_alias_of_one_text_are_two_things(run: Run) -> None:
         await yard.drain()
         yard.registry.put("", toy_file("other", "net"))
         await yard.parking.review()
-        assert yard.spool.parked_events == 3
+        assert yard.outlet.parked_events == 3
         yard.registry.put("", toy_file("net@2"))
         await yard.spool.append(parked_batch(1, build="net@2"))
         await yard.spool.append(parked_batch(2, alias="net@2"))
@@ -83,7 +83,7 @@ def test_a_registry_that_stays_away_keeps_nobody(run: Run, monkeypatch: pytest.M
 
     async def go() -> int:
         await yard.spool.append(parked_batch(0, build="build"))
-        return len(await yard.parking.sift(await yard.spool.read(10)))
+        return len(await yard.sift())
 
     assert run(go()) == 1
 

@@ -10,7 +10,7 @@ from support.mappings import mapping_of
 from support.parking import Books as Waits
 from support.pipelines import BackEnd, Books, Stuck, everything
 from support.scenes import STREAM, batch_of, call, delegated, execute, runtime, spans_in, stages_with
-from support.spools import DAY_S, NOTHING, ROOMY, Watched
+from support.spools import DAY_S, NOTHING, ROOMY, Watched, outlet_of
 
 from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.memory import MemoryRegistry
@@ -44,7 +44,7 @@ def opened(folder: Path, watched: Watched | None = None, lot: LotLimits = NOTHIN
 
 def pipeline(spool: SqliteSpool, stages: Stages, back_end: BackEnd, books: Books) -> Pipeline:
     """All of the way behind the spool."""
-    return Pipeline(spool, stages, back_end, books, sift=everything, limit_bytes=2000)
+    return Pipeline(outlet_of(spool), stages, back_end, books, sift=everything, limit_bytes=2000)
 
 
 def spans(payloads: list[bytes]) -> set[bytes]:
@@ -67,7 +67,7 @@ def test_what_is_on_its_way_at_the_end_goes_again_and_is_the_same(run: Run, tmp_
         await stuck.reached.wait()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        assert await first.finish() == 0
+        assert await first.finish() == {}
         return books
 
     books = run(cut_short())
@@ -79,7 +79,7 @@ def test_what_is_on_its_way_at_the_end_goes_again_and_is_the_same(run: Run, tmp_
         books = Books()
         second.close()
         await pipeline(second, stages, back_end, books).run()
-        assert (second.events, await second.finish()) == (0, 0)
+        assert (outlet_of(second).events, await second.finish()) == (0, {})
         return books
 
     books = run(go_on())
@@ -101,7 +101,7 @@ def test_what_is_still_missing_is_listed_after_a_restart(run: Run, tmp_path: Pat
 
     async def wait() -> None:
         await first.append(inference(0))
-        assert await parking(first).sift(await first.read(100)) == []
+        assert await parking(first).sift(outlet_of(first), await outlet_of(first).read(100)) == []
         first.close()
         await first.finish()
 
@@ -113,7 +113,7 @@ def test_what_is_still_missing_is_listed_after_a_restart(run: Run, tmp_path: Pat
 
     async def go_on() -> None:
         await parked.review()
-        (record,) = await parked.sift(await second.read(100))
+        (record,) = await parked.sift(outlet_of(second), await outlet_of(second).read(100))
         assert record.has_waited
         second.close()
         await second.finish()

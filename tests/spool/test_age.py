@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.spools import DAY_S, ROOMY, Watched, batch
+from support.spools import DAY_S, ROOMY, Watched, batch, outlet_of
 
+from otel_bridge.model.destination import DEFAULT
 from otel_bridge.spool.opening import Clocks
 from otel_bridge.spool.protocol import Awaited
 from otel_bridge.spool.room import Bounds
@@ -25,8 +26,8 @@ def opened(folder: Path, wall_s: float, watched: Watched | None = None) -> Sqlit
 async def parked(spool: SqliteSpool) -> None:
     """One record that may wait for a minute; then the process ends."""
     await spool.append(batch(1))
-    (record,) = await spool.read(1)
-    assert await spool.park(record, Awaited("b")) is None
+    (record,) = await outlet_of(spool).read(1)
+    assert await outlet_of(spool).park(record, Awaited("b")) is None
     await ended(spool)
 
 
@@ -51,8 +52,8 @@ def test_what_waits_gets_older_while_nothing_runs(starts_s: list[float], expired
     run(parked(opened(tmp_path, NOON_S)))
     for start_s, events in zip(starts_s, expired, strict=True):
         spool = opened(tmp_path, NOON_S + start_s)
-        assert spool.parked_events == 1
-        assert run(spool.expire()) == events
+        assert outlet_of(spool).parked_events == 1
+        assert run(spool.expire()) == ({DEFAULT: events} if events else {})
         run(ended(spool))
 
 
@@ -73,8 +74,8 @@ def test_what_has_waited_for_its_turn_too_long_is_dropped(run: Run, tmp_path: Pa
         run(ended(spool))
     watched = Watched()
     spool = opened(tmp_path, NOON_S + DAY_S + 1, watched)
-    (record,) = run(spool.read(100))
-    assert (len(record.batch), spool.events, watched.found) == (5, 5, 12)
+    (record,) = run(outlet_of(spool).read(100))
+    assert (len(record.batch), outlet_of(spool).events, watched.found) == (5, 5, 12)
     assert watched.drops == {"spool_age": 7}
     run(ended(spool))
 
@@ -84,7 +85,7 @@ def test_what_waited_for_its_mapping_has_not_waited_for_its_turn(run: Run, tmp_p
     run(parked(opened(tmp_path, NOON_S)))
     watched = Watched()
     spool = opened(tmp_path, NOON_S + DAY_S + 1, watched)
-    assert run(spool.expire()) == 1
-    (record,) = run(spool.read(100))
+    assert run(spool.expire()) == {DEFAULT: 1}
+    (record,) = run(outlet_of(spool).read(100))
     assert (record.has_waited, watched.drops) == (True, {})
     run(ended(spool))

@@ -1,11 +1,12 @@
 """
-The spool on disk against a list in memory, with a crash between any two steps.
+The spool on disk, with two destinations, against lists in memory, with a crash between any two steps.
 
 A crash is what a kill leaves: the files as they are at that moment, copied away and opened anew. What the old process owed the
 disk is then undone, and nothing else.
 """
 
 import asyncio
+import copy
 import shutil
 import tempfile
 from collections import Counter
@@ -16,18 +17,20 @@ from typing import Any, TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.spools import DAY_S, LIMITS, Watched, batch, positions
 
 from otel_bridge.spool import commits
 from otel_bridge.spool.opening import Clocks
-from otel_bridge.spool.protocol import Awaited, Record
+from otel_bridge.spool.outlet import SqliteOutlet
+from otel_bridge.spool.protocol import Awaited, Ended, Record
 from otel_bridge.spool.room import Bounds
 from otel_bridge.spool.sqlite import SqliteSpool
 
 T = TypeVar("T")
 
 KEYS = [Awaited(name="a", version="1"), Awaited("a"), Awaited("b")]
+NAMES = ("default", "archive")
 
 
 @dataclass(frozen=True)
@@ -41,15 +44,26 @@ class Entry:
 
 
 @dataclass
-class Model:
-    """What is on disk, in order; `parked` with what each waits for and until when."""
+class Side:
+    """
+    What is on disk for one destination, in order; `parked` with what each waits for and until when; the books.
+
+    A record that waits for both waits once, as long as the one that parked it first.
+    """
 
     line: list[Entry] = field(default_factory=list)
     parked: list[tuple[Awaited, float, Entry]] = field(default_factory=list)
+    accepted: int = 0
+    emitted: int = 0
+    dropped: int = 0
 
-    def copy(self) -> "Model":
-        """As it is now."""
-        return Model(list(self.line), list(self.parked))
+    @property
+    def events(self) -> int:
+        """Of all that is here."""
+        return sum(entry.events for entry in self.line) + sum(entry.events for _, _, entry in self.parked)
+
+
+Model = dict[str, Side]
 
 
 class Crashes(RuleBasedStateMachine):
@@ -62,12 +76,13 @@ class Crashes(RuleBasedStateMachine):
         self.generation = 0
         self.time_s = 1000.0
         self.next = 0
-        self.now, self.kept = Model(), Model()
-        self.flying: list[Record] = []
+        self.now: Model = {name: Side() for name in NAMES}
+        self.kept = copy.deepcopy(self.now)
+        self.flying: dict[str, list[Record]] = {name: [] for name in NAMES}
         self.spool: SqliteSpool
         self.watched: Watched
 
-    @initialize(memory_bytes=st.sampled_from([0, 2000, 10**9]))
+    @initialize(memory_bytes=st.sampled_from([0, 4000, 10**9]))
     def open(self, memory_bytes: int) -> None:
         """A new spool: nothing, little, or all of it in memory."""
         self.memory_bytes = memory_bytes
@@ -79,13 +94,17 @@ class Crashes(RuleBasedStateMachine):
         clocks = Clocks(lambda: int(self.time_s * 1e9), lambda: int((self.time_s + base_s) * 1e9))
         self.watched = Watched()
         bounds = Bounds(10**6, self.memory_bytes, DAY_S)
-        self.spool = SqliteSpool(self.root / str(self.generation), bounds, LIMITS, self.watched, clocks=clocks)
+        folder = self.root / str(self.generation)
+        self.spool = SqliteSpool(folder, bounds, LIMITS, self.watched, destinations=NAMES, clocks=clocks)
+
+    def _outlet(self, name: str) -> SqliteOutlet:
+        return self.spool.outlets[name]
 
     def _run(self, main: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(main)
 
     def _committed(self) -> None:
-        self.kept = self.now.copy()
+        self.kept = copy.deepcopy(self.now)
 
     def teardown(self) -> None:
         """Let it go."""
@@ -103,19 +122,23 @@ class Crashes(RuleBasedStateMachine):
             await asyncio.gather(*(self.spool.append(batch(size, first + n)) for n, size in enumerate(sizes)))
 
         self._run(all_of_them())
-        self.now.line += [Entry(self.next + n, size) for n, size in enumerate(sizes)]
+        for side in self.now.values():
+            side.line += [Entry(self.next + n, size) for n, size in enumerate(sizes)]
+            side.accepted += sum(sizes)
         self.next += len(sizes)
         self._committed()
 
-    @precondition(lambda self: len(self.now.line) > len(self.flying))
-    @rule(most=st.integers(1, 30))
-    def read(self, most: int) -> None:
-        """The oldest that nobody reads."""
-        before = self.spool._line.cursor
-        records = self._run(self.spool.read(most))
-        if self.spool._line.cursor != before:  # the disk was read, after what was owed was written
+    @rule(name=st.sampled_from(NAMES), most=st.integers(1, 30))
+    def read(self, name: str, most: int) -> None:
+        """The oldest that nobody reads, if there are any."""
+        outlet, flying, line = self._outlet(name), self.flying[name], self.now[name].line
+        if len(line) == len(flying):
+            return
+        before = outlet._line.cursor
+        records = self._run(outlet.read(most))
+        if outlet._line.cursor != before:  # the disk was read, after what was owed was written
             self._committed()
-        waiting = self.now.line[len(self.flying) :]
+        waiting = line[len(flying) :]
         expected, left = waiting[: len(records)], waiting[len(records) :]
         assert positions(records) == [entry.position for entry in expected]
         assert [record.has_waited for record in records] == [entry.waited for entry in expected]
@@ -123,60 +146,84 @@ class Crashes(RuleBasedStateMachine):
         events = sum(entry.events for entry in expected)
         assert len(records) == 1 or events <= most
         assert not left or events + left[0].events > most
-        self.flying += records
+        flying += records
 
-    @precondition(lambda self: self.flying)
-    @rule(data=st.data())
-    def done(self, data: st.DataObject) -> None:
-        """Some of those that are read, in any order."""
-        record = self.flying.pop(data.draw(st.integers(0, len(self.flying) - 1)))
-        self._run(self.spool.done([record]))
-        self._leave_line(record)
+    def _pick(self, name: str, data: st.DataObject) -> Record | None:
+        flying = self.flying[name]
+        return flying[data.draw(st.integers(0, len(flying) - 1))] if flying else None
 
-    @precondition(lambda self: self.flying)
-    @rule(awaited=st.sampled_from(KEYS), data=st.data())
-    def park(self, awaited: Awaited, data: st.DataObject) -> None:
+    @rule(name=st.sampled_from(NAMES), dropped=st.integers(0, 2), data=st.data())
+    def done(self, name: str, dropped: int, data: st.DataObject) -> None:
+        """One of those that are read, in any order."""
+        record = self._pick(name, data)
+        if record is None:
+            return
+        self.flying[name].remove(record)
+        entry = self._leave_line(name, record)
+        dropped = min(dropped, entry.events)
+        ended = Ended(entry.events - dropped, {"partial_success": dropped} if dropped else {})
+        self._run(self._outlet(name).done([record], ended))
+        self.now[name].emitted += ended.emitted
+        self.now[name].dropped += dropped
+
+    @rule(name=st.sampled_from(NAMES), awaited=st.sampled_from(KEYS), data=st.data())
+    def park(self, name: str, awaited: Awaited, data: st.DataObject) -> None:
         """One of those that are read."""
-        at = data.draw(st.integers(0, len(self.flying) - 1))
-        record = self.flying[at]
-        mine = sum(entry.events for each, _, entry in self.now.parked if each == awaited)
-        every = sum(entry.events for _, _, entry in self.now.parked)
+        record, side = self._pick(name, data), self.now[name]
+        if record is None:
+            return
+        mine = sum(entry.events for each, _, entry in side.parked if each == awaited)
+        every = sum(entry.events for _, _, entry in side.parked)
         fits = mine + len(record.batch) <= LIMITS.max_events_per_build and every + len(record.batch) <= LIMITS.max_events
-        assert fits == (self._run(self.spool.park(record, awaited)) is None)
+        assert fits == (self._run(self._outlet(name).park(record, awaited)) is None)
         if fits:
-            del self.flying[at]
-            entry = self._leave_line(record)
-            self.now.parked.append((awaited, self.time_s + LIMITS.max_age_s, entry))
+            self.flying[name].remove(record)
+            entry = self._leave_line(name, record)
+            side.parked.append((awaited, self._until_s(awaited, entry), entry))
 
-    def _leave_line(self, record: Record) -> Entry:
+    def _until_s(self, awaited: Awaited, entry: Entry) -> float:
+        """Where it waits already for the other destination, in the same form: until that one's time is up."""
+        others = [until_s for side in self.now.values() for each, until_s, it in side.parked if (each, it) == (awaited, entry)]
+        return min(others, default=self.time_s + LIMITS.max_age_s)
+
+    def _leave_line(self, name: str, record: Record) -> Entry:
         (position,) = positions([record])
-        (entry,) = [entry for entry in self.now.line if entry.position == position]
-        self.now.line.remove(entry)
+        line = self.now[name].line
+        (entry,) = [entry for entry in line if entry.position == position]
+        line.remove(entry)
         return entry
 
     @rule(awaited=st.sampled_from(KEYS))
     def release(self, awaited: Awaited) -> None:
-        """All that waits for one thing."""
-        mine = [entry for each, _, entry in self.now.parked if each == awaited]
-        assert self._run(self.spool.release(awaited, "bound")) == sum(entry.events for entry in mine)
-        if mine:
-            self.now.parked = [each for each in self.now.parked if each[0] != awaited]
-            self._return([replace(entry, build="bound") for entry in mine])
+        """All that waits for one thing, for both."""
+        released = self._run(self.spool.release(awaited, "bound"))
+        expected = {}
+        for name, side in self.now.items():
+            mine = [entry for each, _, entry in side.parked if each == awaited]
+            side.parked = [each for each in side.parked if each[0] != awaited]
+            side.line += [replace(entry, waited=True, build="bound") for entry in mine]
+            if mine:
+                expected[name] = sum(entry.events for entry in mine)
+        assert released == expected
+        if expected:
+            self._committed()
 
     @rule(seconds=st.integers(0, 45))
     def expire(self, seconds: int) -> None:
         """All whose time is up; of what waits for one thing in order."""
         self.time_s += seconds
-        due = [(awaited, entry) for awaited, until_s, entry in self.now.parked if until_s <= self.time_s]
-        had_parked = bool(self.now.parked)
-        assert self._run(self.spool.expire()) == sum(entry.events for _, entry in due)
-        self.now.parked = [each for each in self.now.parked if each[1] > self.time_s]
+        had_parked = any(side.parked for side in self.now.values())
+        expired = self._run(self.spool.expire())
+        expected = {}
+        for name, side in self.now.items():
+            due = [(awaited, entry) for awaited, until_s, entry in side.parked if until_s <= self.time_s]
+            side.parked = [each for each in side.parked if each[1] > self.time_s]
+            side.line += [replace(entry, waited=True) for _, entry in sorted(due, key=lambda each: KEYS.index(each[0]))]
+            if due:
+                expected[name] = sum(entry.events for _, entry in due)
+        assert expired == expected
         if had_parked:
-            self._return([entry for _, entry in sorted(due, key=lambda each: KEYS.index(each[0]))])
-
-    def _return(self, entries: list[Entry]) -> None:
-        self.now.line += [replace(entry, waited=True) for entry in entries]
-        self._committed()
+            self._committed()
 
     @rule()
     def crash(self) -> None:
@@ -184,7 +231,7 @@ class Crashes(RuleBasedStateMachine):
         before = self.root / str(self.generation)
         shutil.copytree(before, self.root / str(self.generation + 1), ignore=shutil.ignore_patterns("*-shm"))
         self._leave()
-        self.now = self.kept.copy()
+        self.now = copy.deepcopy(self.kept)
         self._reopen()
 
     @rule()
@@ -201,18 +248,25 @@ class Crashes(RuleBasedStateMachine):
 
     def _reopen(self) -> None:
         self.generation += 1
-        self.flying = []
+        self.flying = {name: [] for name in NAMES}
         self._open()
-        held = self.now.line + [entry for _, _, entry in self.now.parked]
-        assert (self.watched.found, self.watched.drops) == (sum(entry.events for entry in held), Counter())
+        held = Counter({name: side.events for name, side in self.now.items()})
+        assert (self.watched.found_for, self.watched.drops) == (held, Counter())
 
     @invariant()
     def counts(self) -> None:
-        """Events are those of what is held."""
-        if self.generation >= 0 and hasattr(self, "spool"):
-            assert self.spool.events == sum(entry.events for entry in self.now.line)
-            assert self.spool.parked_events == sum(entry.events for _, _, entry in self.now.parked)
+        """Events are those of what is held, the books say how the others ended, and bytes are counted once."""
+        if not hasattr(self, "spool"):
+            return
+        for name, side in self.now.items():
+            outlet = self._outlet(name)
+            assert outlet.events == sum(entry.events for entry in side.line)
+            assert outlet.parked_events == sum(entry.events for _, _, entry in side.parked)
+            assert outlet.unaccounted_events == 0
+            books = (outlet._accepted, outlet._ended.emitted, sum(outlet._ended.dropped.values()))
+            assert books == (side.accepted, side.emitted, side.dropped)
+        assert (self.spool.size_bytes == 0) == (not any(side.line for side in self.now.values()))
 
 
-Crashes.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+Crashes.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 TestCrashes = Crashes.TestCase

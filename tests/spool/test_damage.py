@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.spools import DAY_S, ROOMY, Watched, batch, positions
+from support.spools import DAY_S, ROOMY, Watched, batch, emitted, outlet_of, positions
 
 from otel_bridge.errors import ConfigError, Unavailable
 from otel_bridge.spool.opening import FILE_NAME
@@ -32,8 +32,9 @@ async def filled(spool: SqliteSpool, *, parked: int = 0) -> None:
     for position in range(BATCHES):
         await spool.append(batch(EVENTS, position))
     if parked:
-        for record in (await spool.read(parked * EVENTS))[:parked]:
-            assert await spool.park(record, Awaited("b")) is None
+        outlet = outlet_of(spool)
+        for record in (await outlet.read(parked * EVENTS))[:parked]:
+            assert await outlet.park(record, Awaited("b")) is None
     await closed(spool)
 
 
@@ -46,12 +47,13 @@ async def closed(spool: SqliteSpool) -> None:
 async def drained(spool: SqliteSpool) -> list[int]:
     """Which batches come out until there are no more."""
     found: list[int] = []
+    outlet = outlet_of(spool)
     await spool.release(Awaited("b"), "build")
     spool.close()
-    while records := await spool.read(1000):
+    while records := await outlet.read(1000):
         found += positions(records)
-        await spool.done(records)
-    assert (spool.events, spool.size_bytes, spool.parked_events) == (0, 0, 0)
+        await outlet.done(records, emitted(records))
+    assert (outlet.events, spool.size_bytes, outlet.parked_events, outlet.unaccounted_events) == (0, 0, 0, 0)
     await spool.finish()
     return found
 
@@ -182,14 +184,14 @@ def test_a_file_that_is_damaged_while_it_is_used_ends_the_readers(run: Run, tmp_
     async def go() -> None:
         for position in range(BATCHES):
             await spool.append(batch(EVENTS, position))
-        await spool._commits.submit(
+        await spool._stock.commits.submit(
             lambda file: file._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall(), reads=True
         )
         path = tmp_path / FILE_NAME
         path.write_bytes(path.read_bytes()[:4096] + bytes(path.stat().st_size - 4096))
-        await spool._commits.submit(lambda file: file._connection.execute("PRAGMA cache_size = 0").fetchall(), reads=True)
+        await spool._stock.commits.submit(lambda file: file._connection.execute("PRAGMA cache_size = 0").fetchall(), reads=True)
         with pytest.raises(Unavailable) as told:
-            await spool.read(1000)
+            await outlet_of(spool).read(1000)
         assert told.value.reason == "spool_damaged"
         with pytest.raises(Unavailable, match="damaged"):
             await spool.append(batch(1))
@@ -227,9 +229,9 @@ def test_a_spool_of_another_format_is_refused_and_kept(run: Run, tmp_path: Path)
     run(filled(opened(tmp_path)))
     path = tmp_path / FILE_NAME
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match="has format 2, and this otel-bridge knows 1; run the version that wrote it"):
+    with pytest.raises(ConfigError, match="has format 3, and this otel-bridge knows 2; run the version that wrote it"):
         opened(tmp_path)
     assert path.read_bytes() == before
 

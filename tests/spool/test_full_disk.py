@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.scenes import batch_of, delegated, execute
-from support.spools import DAY_S, ROOMY, Watched, batch, positions
+from support.spools import DAY_S, ROOMY, Watched, batch, emitted, outlet_of, positions
 
 from otel_bridge.errors import SpoolFull
 from otel_bridge.model.events import EventBatch
@@ -60,10 +60,11 @@ async def fill(spool: SqliteSpool) -> int:
 async def drain(spool: SqliteSpool) -> list[int]:
     """Everything that is in line."""
     found = []
-    while spool.events:
-        records = await spool.read(10_000)
+    outlet = outlet_of(spool)
+    while outlet.events:
+        records = await outlet.read(10_000)
         found += positions(records)
-        await spool.done(records)
+        await outlet.done(records, emitted(records))
     return found
 
 
@@ -81,17 +82,18 @@ def test_a_file_that_cannot_grow(run: Run, tmp_path: Path, monkeypatch: pytest.M
     """What is refused is not kept; what is kept is read, done and parked meanwhile; later it is as if nothing had been."""
     monkeypatch.setattr(writer, "_RETRY_AFTER_S", 0.05)
     spool = opened(tmp_path)
+    outlet = outlet_of(spool)
 
     async def go() -> int:
         with files_of_at_most(1 << 20):
             kept = await fill(spool)
             assert kept >= 3
-            records = await spool.read(1)
-            assert await spool.park(records[0], Awaited("b")) is None
+            records = await outlet.read(1)
+            assert await outlet.park(records[0], Awaited("b")) is None
             with contextlib.suppress(SpoolFull):
-                assert await spool.release(Awaited("b"), "build") == 1
-            assert positions(await spool.read(1)) == [1]
-        assert spool.events + spool.parked_events == kept
+                assert await spool.release(Awaited("b"), "build") == {"default": 1}
+            assert positions(await outlet.read(1)) == [1]
+        assert outlet.events + outlet.parked_events == kept
         await append_when_there_is_room(spool, kept)
         spool.close()
         await spool.finish()
@@ -164,7 +166,7 @@ def test_a_disk_that_others_fill(run: Run, small_disk: Path) -> None:
 
     run(go())
     again = opened(small_disk, watched)
-    assert watched.found == again.events == 1
+    assert watched.found == outlet_of(again).events == 1
     again.close()
     run(again.finish())
 

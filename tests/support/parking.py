@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from support.mappings import mapping_of
 from support.scenes import STREAM, batch_of, call, delegated, execute, runtime
-from support.spools import ROOMY
+from support.spools import ROOMY, emitted, outlet_of
 
 from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.memory import MemoryRegistry
@@ -29,11 +29,11 @@ class Books:
         self.waiting = 0
         self.gone: Counter[str] = Counter()
 
-    def parked(self, events: int) -> None:
+    def parked(self, destination: str, events: int) -> None:  # noqa: ARG002 - as the protocol says
         """Events began to wait."""
         self.waiting += events
 
-    def unparked(self, events: int, reason: str) -> None:
+    def unparked(self, destination: str, events: int, reason: str) -> None:  # noqa: ARG002 - as the protocol says
         """Events go on."""
         self.gone[reason] += events
 
@@ -48,6 +48,7 @@ class Yard:
         self.registry: Registry = registry or MemoryRegistry()
         mappings = CompiledMappings(self.registry, 1 << 20)
         self.spool = MemorySpool(10**9, limits, now_s=lambda: self.time_s)
+        self.outlet = outlet_of(self.spool)
         self.parking = Parking(
             self.spool, self.registry, mappings, self.books, policy=policy, now_ns=lambda: int(self.time_s * 1e9)
         )
@@ -61,12 +62,15 @@ class Yard:
 
     async def drain(self) -> None:
         """Take everything that waits in line as far as it goes."""
-        while self.spool.events:
-            records = await self.spool.read(1000)
-            going = await self.parking.sift(records)
+        while self.outlet.events:
+            going = await self.sift()
             for record in going:
                 self._resolve(record)
-            await self.spool.done(going)
+            await self.outlet.done(going, emitted(going))
+
+    async def sift(self) -> list[Record]:
+        """Read, and keep back what must wait."""
+        return await self.parking.sift(self.outlet, await self.outlet.read(1000))
 
     def _resolve(self, record: Record) -> None:
         self.positions += [block.position for block in record.batch.blocks]

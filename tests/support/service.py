@@ -35,6 +35,7 @@ from support.otlp_sink import OtlpSink
 from support.processes import LOOPBACK, Process
 
 from otel_bridge.cli.main import otel_bridge as commands
+from otel_bridge.model.destination import DEFAULT
 from otel_bridge.v1.profiling_pb2_grpc import ProfilingServiceStub
 
 PROGRAM = Path(sys.executable).with_name("otel-bridge")
@@ -155,13 +156,19 @@ class Service:
         headers = {"authorization": f"Bearer {self.way_in.bearer}"}
         return {"trust_env": False, "verify": self.way_in.context, "headers": headers}
 
-    def counts(self, name: str) -> "Counter[tuple[str, ...]]":
-        """The values of a metric, by the values of its labels in the order of their names."""
+    def counts(self, name: str, destination: str = DEFAULT) -> "Counter[tuple[str, ...]]":
+        """
+        The values of a metric, by the values of its labels in the order of their names.
+
+        Where it has the label `destination`, of this one only, and without that label.
+        """
         found: Counter[tuple[str, ...]] = Counter()
         for family in text_string_to_metric_families(self.get("/metrics").text):
             for sample in family.samples:
                 if sample.name in {f"otel_bridge_{name}", f"otel_bridge_{name}_total"}:
                     labels = {key: value for key, value in sample.labels.items() if not key.startswith("otel_scope_")}
+                    if labels.pop("destination", destination) != destination:
+                        continue
                     found[tuple(labels[key] for key in sorted(labels))] += int(sample.value)
         return found
 
@@ -174,16 +181,23 @@ class Service:
                     found[sample.labels[label]] += int(sample.value)
         return found
 
-    def ledger(self) -> Ledger:
-        """The account of all acknowledged events, from /metrics."""
+    def ledger(self, destination: str = DEFAULT) -> Ledger:
+        """The account of all acknowledged events of a destination, from /metrics."""
         names = ("receiver_accepted_events", "emitted_events", "dropped_events", "spool_recovered_events")
-        accepted, emitted, dropped, recovered = (sum(self.counts(name).values()) for name in names)
-        waiting = sum(sum(self.counts(name).values()) for name in ("spool_size", "parked_events"))
+        accepted, emitted, dropped, recovered = (sum(self.counts(name, destination).values()) for name in names)
+        waiting = sum(sum(self.counts(name, destination).values()) for name in ("spool_size", "parked_events"))
         return Ledger(accepted, emitted, dropped, waiting, recovered)
 
-    def settle(self) -> None:
-        """Wait until every acknowledged event has ended."""
-        self.process.wait_until(lambda: self.ledger().waiting == 0)
+    def settle(self, destination: str = DEFAULT) -> None:
+        """Wait until every acknowledged event has ended, for a destination."""
+        self.process.wait_until(lambda: self.ledger(destination).waiting == 0)
+
+    def assert_books_balance(self) -> None:
+        """No event is unaccounted for, at any destination, whatever has happened."""
+        text = self.get("/metrics").text
+        found = [float(line.split()[-1]) for line in text.splitlines() if line.startswith("otel_bridge_unaccounted_events{")]
+        assert found, "there is no ledger"
+        assert set(found) == {0}, text
 
     def spans(self, app: str) -> list[Span]:
         """The spans that the sink has of one `service.name`."""
@@ -223,6 +237,8 @@ def running(
     try:
         service.start()
         yield service
+        if process.returncode is None and service.get("/readyz").is_success:
+            service.assert_books_balance()
         service.channel.close()
     finally:
         if process.returncode is None:

@@ -5,20 +5,23 @@ import asyncio
 import pytest
 from support.batches import equal_batches
 from support.scenes import STREAM
-from support.spools import BUILD, Ground, Law, batch, positions
+from support.spools import BUILD, Ground, Law, batch, emitted, outlet_of, positions
 
 from otel_bridge.errors import Draining, SpoolFull
 from otel_bridge.spool.lot import LotLimits
-from otel_bridge.spool.protocol import Awaited
+from otel_bridge.spool.protocol import Awaited, Ended
+
+TWO = ("default", "archive")
 
 
 async def gives_whole_records_in_order(ground: Ground) -> None:
     """A reader gets as many whole records as it asked events for, at least one, and each is the batch that went in."""
     spool = await ground.spool()
+    out = outlet_of(spool)
     batches = [batch(events, position) for position, events in enumerate((3, 4, 5, 100))]
     for each in batches:
         await spool.append(each)
-    hauls = [await spool.read(8) for _ in range(3)]
+    hauls = [await out.read(8) for _ in range(3)]
     assert [positions(haul) for haul in hauls] == [[0, 1], [2], [3]]
     read = [record.batch for haul in hauls for record in haul]
     assert all(equal_batches(a, b) for a, b in zip(read, batches, strict=True))
@@ -27,7 +30,8 @@ async def gives_whole_records_in_order(ground: Ground) -> None:
 async def wakes_a_reader_for_each_record(ground: Ground) -> None:
     """Several wait; each record goes to one of them."""
     spool = await ground.spool()
-    readers = [asyncio.create_task(spool.read(1)) for _ in range(3)]
+    out = outlet_of(spool)
+    readers = [asyncio.create_task(out.read(1)) for _ in range(3)]
     await asyncio.sleep(0)
     for position in range(3):
         await spool.append(batch(1, position))
@@ -37,8 +41,9 @@ async def wakes_a_reader_for_each_record(ground: Ground) -> None:
 async def keeps_what_many_append_at_once(ground: Ground) -> None:
     """In the order in which they asked."""
     spool = await ground.spool()
+    out = outlet_of(spool)
     await asyncio.gather(*(spool.append(batch(1, position)) for position in range(50)))
-    assert positions(await spool.read(1000)) == list(range(50))
+    assert positions(await out.read(1000)) == list(range(50))
 
 
 async def refuses_when_full(ground: Ground) -> None:
@@ -46,18 +51,19 @@ async def refuses_when_full(ground: Ground) -> None:
     scale = await ground.spool()
     await scale.append(batch(10))
     spool = await ground.spool(max_bytes=2 * scale.size_bytes)
+    out = outlet_of(spool)
     await spool.append(batch(10, 0))
     await spool.append(batch(10, 1))
     with pytest.raises(SpoolFull) as refused:
         await spool.append(batch(10, 2))
     assert refused.value.retry_after_s
-    records = await spool.read(10)
+    records = await out.read(10)
     with pytest.raises(SpoolFull):
         await spool.append(batch(10, 3))
-    await spool.done(records)
+    await out.done(records, emitted(records))
     await spool.append(batch(10, 4))
-    assert (20, 2 * scale.size_bytes) == (spool.events, spool.size_bytes)
-    assert [positions(await spool.read(10)) for _ in range(2)] == [[1], [4]]
+    assert (20, 2 * scale.size_bytes) == (out.events, spool.size_bytes)
+    assert [positions(await out.read(10)) for _ in range(2)] == [[1], [4]]
 
 
 async def takes_a_large_batch_alone(ground: Ground) -> None:
@@ -71,41 +77,45 @@ async def takes_a_large_batch_alone(ground: Ground) -> None:
 async def keeps_a_batch_of_many_bytes(ground: Ground) -> None:
     """Also one that is written off the loop."""
     spool = await ground.spool(max_bytes=10**8)
+    out = outlet_of(spool)
     large = batch(20_000)
     await spool.append(large)
-    (record,) = await spool.read(1)
+    (record,) = await out.read(1)
     assert equal_batches(record.batch, large)
 
 
 async def lingers_where_there_is_little(ground: Ground) -> None:
     """What comes within the time shares the haul; a full haul does not wait."""
     spool = await ground.spool()
+    out = outlet_of(spool)
     await spool.append(batch(1, 0))
-    reading = asyncio.create_task(spool.read(10, 0.3))
+    reading = asyncio.create_task(out.read(10, 0.3))
     await asyncio.sleep(0.01)
     await spool.append(batch(2, 1))
     assert positions(await reading) == [0, 1]
     await spool.append(batch(10, 2))
-    assert positions(await asyncio.wait_for(spool.read(10, 3600), 10)) == [2]
+    assert positions(await asyncio.wait_for(out.read(10, 3600), 10)) == [2]
 
 
 async def ends_when_closed(ground: Ground) -> None:
     """It takes nothing more; readers that wait are woken, and after the last record they get nothing."""
     spool = await ground.spool()
-    waiting = asyncio.create_task(spool.read(1))
+    out = outlet_of(spool)
+    waiting = asyncio.create_task(out.read(1))
     await asyncio.sleep(0)
     await spool.append(batch(1, 0))
     await spool.append(batch(2, 1))
     spool.close()
     with pytest.raises(Draining):
         await spool.append(batch(3))
-    assert [positions(each) for each in (await waiting, await spool.read(9), await spool.read(9))] == [[0], [1], []]
+    assert [positions(each) for each in (await waiting, await out.read(9), await out.read(9))] == [[0], [1], []]
 
 
 async def wakes_all_readers_when_closed(ground: Ground) -> None:
     """Nobody waits for what cannot come."""
     spool = await ground.spool()
-    readers = [asyncio.create_task(spool.read(1)) for _ in range(3)]
+    out = outlet_of(spool)
+    readers = [asyncio.create_task(out.read(1)) for _ in range(3)]
     await asyncio.sleep(0)
     spool.close()
     assert [list(haul) for haul in await asyncio.gather(*readers)] == [[], [], []]
@@ -114,47 +124,50 @@ async def wakes_all_readers_when_closed(ground: Ground) -> None:
 async def releases_what_was_parked(ground: Ground) -> None:
     """Behind what waits already, in the order of before, bound to the build, and marked as having waited; once."""
     spool = await ground.spool()
+    out = outlet_of(spool)
     for position in range(4):
         await spool.append(batch(5, position))
-    records = await spool.read(20)
-    assert [await spool.park(record, BUILD) for record in records[:2]] == [None, None]
-    assert await spool.park(records[2], Awaited("other")) is None
-    await spool.done(records[3:])
-    assert (spool.events, spool.parked_events, spool.parked_events_of(BUILD)) == (0, 15, 10)
+    records = await out.read(20)
+    assert [await out.park(record, BUILD) for record in records[:2]] == [None, None]
+    assert await out.park(records[2], Awaited("other")) is None
+    await out.done(records[3:], emitted(records[3:]))
+    assert (out.events, out.parked_events, spool.parked_events_of(BUILD)) == (0, 15, 10)
     await spool.append(batch(5, 9))
-    assert await spool.release(BUILD, "bound") == 10
-    assert await spool.release(BUILD, "bound") == 0
-    assert (spool.events, spool.parked_events, list(spool.awaited())) == (15, 5, [Awaited("other")])
-    going = await spool.read(20)
+    assert await spool.release(BUILD, "bound") == {"default": 10}
+    assert await spool.release(BUILD, "bound") == {}
+    assert (out.events, out.parked_events, list(spool.awaited())) == (15, 5, [Awaited("other")])
+    going = await out.read(20)
     assert positions(going) == [9, 0, 1]
     assert [record.has_waited for record in going] == [False, True, True]
     assert [record.batch.streams[0].build for record in going] == [STREAM.build, "bound", "bound"]
-    await spool.done(going)
-    assert (spool.events, spool.size_bytes) == (0, 0)
+    await out.done(going, emitted(going))
+    assert (out.events, spool.size_bytes) == (0, 0)
 
 
 async def keeps_a_binding_while_parked(ground: Ground) -> None:
     """A record that was bound before it was parked is so when its time is up."""
     spool = await ground.spool()
+    out = outlet_of(spool)
     await spool.append(batch(1))
-    (record,) = await spool.read(1)
-    assert await spool.park(record.bind("bound"), BUILD) is None
+    (record,) = await out.read(1)
+    assert await out.park(record.bind("bound"), BUILD) is None
     ground.time_s += 61
-    assert await spool.expire() == 1
-    (record,) = await spool.read(1)
+    assert await spool.expire() == {"default": 1}
+    (record,) = await out.read(1)
     assert (record.batch.streams[0].build, record.build) == ("bound", "bound")
 
 
 async def expires_what_has_waited_long_enough(ground: Ground) -> None:
     """Each record for itself, unbound."""
     spool = await ground.spool()
+    out = outlet_of(spool)
     for position in range(2):
         await spool.append(batch(1, position))
-        (record,) = await spool.read(1)
-        await spool.park(record, BUILD)
+        (record,) = await out.read(1)
+        await out.park(record, BUILD)
         ground.time_s += 40
-    assert [await spool.expire(), await spool.expire()] == [1, 0]
-    (record,) = await spool.read(9)
+    assert [await spool.expire(), await spool.expire()] == [{"default": 1}, {}]
+    (record,) = await out.read(9)
     assert (positions([record]), record.has_waited, record.batch.streams[0].build) == ([0], True, STREAM.build)
     assert spool.parked_events_of(BUILD) == 1
 
@@ -162,28 +175,118 @@ async def expires_what_has_waited_long_enough(ground: Ground) -> None:
 async def bounds_what_is_parked(ground: Ground) -> None:
     """At a bound the record stays the reader's; what leaves makes room."""
     spool = await ground.spool(lot=LotLimits(60.0, 10**6, 30, 10**6, 20, max_builds=2))
+    out = outlet_of(spool)
     for position in range(6):
         await spool.append(batch(10, position))
-    records = await spool.read(60)
+    records = await out.read(60)
     a, b, c = Awaited("a"), Awaited(name="b", version="1"), Awaited("c")
-    met = [await spool.park(record, awaited) for record, awaited in zip(records, (a, a, a, b, c, b), strict=True)]
+    met = [await out.park(record, awaited) for record, awaited in zip(records, (a, a, a, b, c, b), strict=True)]
     assert met == [None, None, "events_per_build", None, "builds", "events"]
-    assert (spool.events, spool.parked_events) == (30, 30)
+    assert (out.events, out.parked_events) == (30, 30)
     await spool.release(a, "x")
-    assert await spool.park(records[2], c) is None
+    assert await out.park(records[2], c) is None
 
 
 async def appends_nothing_for_one_who_left(ground: Ground) -> None:
     """A caller that is cancelled was told nothing: its batch is not kept, and the others' are."""
     spool = await ground.spool()
+    out = outlet_of(spool)
     calls = [asyncio.create_task(spool.append(batch(1, position))) for position in range(8)]
     await asyncio.sleep(0)
     left = [call for call in calls[::2] if call.cancel()]
     await asyncio.gather(*calls, return_exceptions=True)
     await spool.append(batch(1, 99))
     kept = [position for position, call in enumerate(calls) if not call.cancelled()]
-    assert positions(await spool.read(100)) == [*kept, 99]
-    assert spool.events == len(kept) + 1 == 9 - len(left)
+    assert positions(await out.read(100)) == [*kept, 99]
+    assert out.events == len(kept) + 1 == 9 - len(left)
+
+
+async def gives_each_destination_everything(ground: Ground) -> None:
+    """In order, at its own pace; the bytes of a record count until the last one is done with it."""
+    spool = await ground.spool(destinations=TWO)
+    one, other = spool.outlets.values()
+    batches = [batch(3, position) for position in range(4)]
+    for each in batches:
+        await spool.append(each)
+    size = spool.size_bytes
+    first = await one.read(100)
+    await one.done(first, emitted(first))
+    assert (positions(first), one.events, other.events, spool.size_bytes) == ([0, 1, 2, 3], 0, 12, size)
+    for position, each in enumerate(batches):
+        (record,) = await other.read(3)
+        assert positions([record]) == [position]
+        assert equal_batches(record.batch, each)
+        assert spool.size_bytes == size - position * size // 4
+        await other.done([record], emitted([record]))
+    assert (other.events, spool.size_bytes) == (0, 0)
+
+
+async def is_full_where_one_destination_is_slow(ground: Ground) -> None:
+    """One that is done with everything makes no room for one that is not."""
+    scale = await ground.spool()
+    await scale.append(batch(10))
+    spool = await ground.spool(max_bytes=scale.size_bytes, destinations=TWO)
+    one, other = spool.outlets.values()
+    await spool.append(batch(10))
+    records = await one.read(10)
+    await one.done(records, emitted(records))
+    with pytest.raises(SpoolFull):
+        await spool.append(batch(10))
+    records = await other.read(10)
+    await other.done(records, emitted(records))
+    await spool.append(batch(10))
+
+
+async def parks_for_each_destination(ground: Ground) -> None:
+    """Each at its turn; the mapping lets the records of all go, and one that has not come to its record finds it in line."""
+    spool = await ground.spool(destinations=TWO)
+    one, other = spool.outlets.values()
+    for position in range(2):
+        await spool.append(batch(5, position))
+    mine, others = await one.read(10), await other.read(5)
+    assert [await one.park(record, BUILD) for record in mine] == [None, None]
+    assert await other.park(others[0], BUILD) is None
+    assert [(each.events, each.parked_events) for each in (one, other)] == [(0, 10), (5, 5)]
+    assert (spool.parked_events_of(BUILD), list(spool.awaited())) == (10, [BUILD])
+    assert await spool.release(BUILD, "bound") == {"default": 10, "archive": 5}
+    assert await spool.release(BUILD, "bound") == {}
+    (mine, others) = await one.read(20), [*await other.read(5), *await other.read(5)]
+    assert (positions(mine), positions(others)) == ([0, 1], [1, 0])
+    assert [(record.has_waited, record.build) for record in others] == [(False, None), (True, "bound")]
+    await one.done(mine, emitted(mine))
+    assert spool.size_bytes > 0
+    await other.done(others, emitted(others))
+    assert (spool.size_bytes, one.events, other.events, spool.parked_events_of(BUILD)) == (0, 0, 0, 0)
+
+
+async def bounds_what_each_destination_parks(ground: Ground) -> None:
+    """What another one has parked takes no room away."""
+    spool = await ground.spool(lot=LotLimits(60.0, 10**6, 10, 10**6, 10), destinations=TWO)
+    one, other = spool.outlets.values()
+    await spool.append(batch(10, 0))
+    await spool.append(batch(10, 1))
+    for each in (one, other):
+        records = await each.read(20)
+        assert [await each.park(record, BUILD) for record in records] == [None, "events_per_build"]
+    assert (one.parked_events, other.parked_events) == (10, 10)
+
+
+async def tells_how_many_events_are_unaccounted_for(ground: Ground) -> None:
+    """None, whatever becomes of them; where a reader says less than the truth, or more, the difference, at its destination."""
+    spool = await ground.spool(destinations=TWO)
+    one, other = spool.outlets.values()
+    for position in range(3):
+        await spool.append(batch(4, position))
+    assert (one.unaccounted_events, other.unaccounted_events) == (0, 0)
+    records = await one.read(12)
+    assert await one.park(records[0], BUILD) is None
+    await one.done(records[1:2], Ended(1, {"partial_success": 3}))
+    assert one.unaccounted_events == 0
+    await one.done(records[2:], Ended(3))
+    assert (one.unaccounted_events, other.unaccounted_events) == (1, 0)
+    records = await other.read(1)
+    await other.done(records, Ended(5))
+    assert (one.unaccounted_events, other.unaccounted_events) == (1, -1)
 
 
 LAWS: tuple[Law, ...] = (
@@ -201,4 +304,9 @@ LAWS: tuple[Law, ...] = (
     expires_what_has_waited_long_enough,
     bounds_what_is_parked,
     appends_nothing_for_one_who_left,
+    gives_each_destination_everything,
+    is_full_where_one_destination_is_slow,
+    parks_for_each_destination,
+    bounds_what_each_destination_parks,
+    tells_how_many_events_are_unaccounted_for,
 )

@@ -8,11 +8,12 @@ from typing import Protocol
 
 from support.scenes import batch_of, execute, runtime
 
+from otel_bridge.model.destination import DEFAULT
 from otel_bridge.model.events import EventBatch
 from otel_bridge.spool.lot import LotLimits
 from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.spool.opening import Clocks
-from otel_bridge.spool.protocol import Awaited, Record, Spool
+from otel_bridge.spool.protocol import Awaited, Ended, Outlet, Record, Spool
 from otel_bridge.spool.room import Bounds
 from otel_bridge.spool.sqlite import SqliteSpool
 
@@ -21,6 +22,16 @@ NOTHING = LotLimits(1.0, 0, 0, 0, 0)
 LIMITS = LotLimits(60.0, 10**6, 100, 10**6, 60, max_builds=3)
 DAY_S = 86_400.0
 BUILD = Awaited("b")
+
+
+def outlet_of(spool: Spool) -> Outlet:
+    """The way out of a spool with one destination."""
+    return spool.outlets[DEFAULT]
+
+
+def emitted(records: Sequence[Record]) -> Ended:
+    """That all went well."""
+    return Ended(sum(len(record.batch) for record in records))
 
 
 def spool_of(max_bytes: int) -> MemorySpool:
@@ -43,40 +54,67 @@ class Watched:
 
     def __init__(self) -> None:
         """Nothing has happened."""
-        self.found = 0
-        self.drops: Counter[str] = Counter()
+        self.found_for: Counter[str] = Counter()
+        self.drops_of: Counter[tuple[str, str]] = Counter()
 
-    def recovered(self, events: int) -> None:
+    def recovered(self, destination: str, events: int) -> None:
         """Events of an earlier process."""
-        self.found += events
+        self.found_for[destination] += events
 
-    def dropped(self, events: int, reason: str) -> None:
+    def dropped(self, destination: str, events: int, reason: str) -> None:
         """Events were given up."""
-        self.drops[reason] += events
+        self.drops_of[destination, reason] += events
+
+    @property
+    def found(self) -> int:
+        """For the one destination."""
+        return self.found_for.total()
+
+    @property
+    def drops(self) -> Counter[str]:
+        """By reason, whatever the destination."""
+        drops: Counter[str] = Counter()
+        for (_, reason), events in self.drops_of.items():
+            drops[reason] += events
+        return drops
 
 
 class Make(Protocol):
     """Makes a spool; `now_s` is its clock."""
 
-    def __call__(self, folder: Path, max_bytes: int, lot: LotLimits, now_s: Callable[[], float]) -> Spool:
+    def __call__(
+        self, folder: Path, max_bytes: int, lot: LotLimits, now_s: Callable[[], float], destinations: Sequence[str]
+    ) -> Spool:
         """An empty spool in an empty folder."""
 
 
-def make_memory(folder: Path, max_bytes: int, lot: LotLimits, now_s: Callable[[], float]) -> Spool:  # noqa: ARG001 - as the protocol says
+def make_memory(
+    folder: Path,  # noqa: ARG001 - as the protocol says
+    max_bytes: int,
+    lot: LotLimits,
+    now_s: Callable[[], float],
+    destinations: Sequence[str],
+) -> Spool:
     """The spool in memory."""
-    return MemorySpool(max_bytes, lot, now_s)
+    return MemorySpool(max_bytes, lot, now_s, destinations)
 
 
-def make_sqlite(folder: Path, max_bytes: int, lot: LotLimits, now_s: Callable[[], float]) -> SqliteSpool:
+def make_sqlite(
+    folder: Path, max_bytes: int, lot: LotLimits, now_s: Callable[[], float], destinations: Sequence[str]
+) -> SqliteSpool:
     """The spool on disk, all of it in memory too."""
     clocks = Clocks(monotonic_ns=lambda: int(now_s() * 1e9))
-    return SqliteSpool(folder, Bounds(max_bytes, 10**9, DAY_S), lot, Watched(), clocks=clocks)
+    bounds = Bounds(max_bytes, 10**9, DAY_S)
+    return SqliteSpool(folder, bounds, lot, Watched(), destinations=destinations, clocks=clocks)
 
 
-def make_spilling(folder: Path, max_bytes: int, lot: LotLimits, now_s: Callable[[], float]) -> SqliteSpool:
+def make_spilling(
+    folder: Path, max_bytes: int, lot: LotLimits, now_s: Callable[[], float], destinations: Sequence[str]
+) -> SqliteSpool:
     """The spool on disk, without any memory."""
     clocks = Clocks(monotonic_ns=lambda: int(now_s() * 1e9))
-    return SqliteSpool(folder, Bounds(max_bytes, 0, DAY_S), lot, Watched(), clocks=clocks)
+    bounds = Bounds(max_bytes, 0, DAY_S)
+    return SqliteSpool(folder, bounds, lot, Watched(), destinations=destinations, clocks=clocks)
 
 
 MAKERS: tuple[Make, ...] = (make_memory, make_sqlite, make_spilling)
@@ -93,10 +131,10 @@ class Ground:
         self._made: list[Spool] = []
         self.time_s = 1000.0
 
-    async def spool(self, max_bytes: int = 10**6, lot: LotLimits = LIMITS) -> Spool:
+    async def spool(self, max_bytes: int = 10**6, lot: LotLimits = LIMITS, destinations: Sequence[str] = (DEFAULT,)) -> Spool:
         """An empty spool, made off the loop since it may open files."""
         folder = self._folder / str(len(self._made))
-        made = await asyncio.to_thread(self._make, folder, max_bytes, lot, lambda: self.time_s)
+        made = await asyncio.to_thread(self._make, folder, max_bytes, lot, lambda: self.time_s, destinations)
         self._made.append(made)
         return made
 

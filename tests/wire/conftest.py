@@ -11,13 +11,14 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from support.requests import ANYTHING
-from support.spools import spool_of
+from support.spools import emitted, outlet_of, spool_of
 
 from otel_bridge.auth.gate import Gate
 from otel_bridge.mapping.memory import MemoryRegistry
 from otel_bridge.mapping.quota import NO_QUOTA, Quota
 from otel_bridge.model.events import EventBatch
 from otel_bridge.spool.memory import MemorySpool
+from otel_bridge.spool.protocol import Outlet
 from otel_bridge.v1.mapping_pb2 import MissingMapping
 from otel_bridge.wire.body import BodyLimits
 from otel_bridge.wire.call import Arrivals
@@ -100,9 +101,19 @@ class Doors:
     turnstile: Turnstile
     ready: bool = True
 
+    @property
+    def outlet(self) -> Outlet:
+        """The other end of the spool."""
+        return outlet_of(self.spool)
+
+    async def take(self) -> None:
+        """Take a batch out of the spool."""
+        records = await self.outlet.read(1)
+        await self.outlet.done(records, emitted(records))
+
     async def batch(self) -> EventBatch:
         """The next batch of the spool, which stays there."""
-        (record,) = await self.spool.read(1)
+        (record,) = await self.outlet.read(1)
         return record.batch
 
 

@@ -97,7 +97,7 @@ def test_bad_credentials_open_nothing(opened: Any, run: Any, issuer: Issuer) -> 
                 for each in authorizations:
                     assert each.split(" ")[1] not in repr(words)
             assert len(words) == 1
-            assert (doors.spool.events, doors.registry.page("", "", 9)) == (0, [kept.info])
+            assert (doors.outlet.events, doors.registry.page("", "", 9)) == (0, [kept.info])
             assert doors.registry.get("", "a-build") == kept
             assert (doors.tally.taken, doors.tally.rejected) == (0, Counter())
             guarded = [what for what in (*RPCS, *routes) if what not in OPEN]

@@ -1,7 +1,7 @@
 """The two doors are one: what gRPC takes or refuses, HTTP takes or refuses, in the same words and under the same counters."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -13,14 +13,13 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
-from support.batches import differences
+from support.batches import differences, timeless
 from support.http import DUMP
 from support.mappings import mapping_of
 from support.requests import a_request
 from support.scenes import delegated
 
 from otel_bridge.mapping.source import write_file
-from otel_bridge.model.events import EventBatch
 from otel_bridge.v1 import mapping_pb2 as mp
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.status import CODES
@@ -231,7 +230,7 @@ def test_the_doors_answer_alike(opened: Callable[..., Any], run: Callable[..., A
                 assert await over_http(other.client, row) == expected, f"{index}: {row.verb} {row.path}"
             first, second = (each.tally for each in (one, other))
             assert (first.taken, first.rejected, first.outcomes) == (second.taken, second.rejected, second.outcomes)
-            kept = [[record.batch for record in await doors.spool.read(1000)] for doors in (one, other)]
+            kept = [[record.batch for record in await doors.outlet.read(1000)] for doors in (one, other)]
             assert len(kept[0]) == len(kept[1]) == 3
             for left, right in zip(*kept, strict=True):
                 assert differences(timeless(left), timeless(right)) == []
@@ -280,8 +279,3 @@ def test_no_room_is_said_alike(row: Row, broken: Row, opened: Callable[..., Any]
         return outcomes
 
     assert [outcome.code for outcome in run(main())] == ["OK", "UNAVAILABLE", "UNAVAILABLE", "INTERNAL"]
-
-
-def timeless(batch: EventBatch) -> EventBatch:
-    """The batch without the moment of its receipt."""
-    return replace(batch, streams=tuple(replace(each, received_ns=0, ended_ns=0, latest_ns=0) for each in batch.streams))

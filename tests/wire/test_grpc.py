@@ -113,7 +113,7 @@ def test_a_full_spool(opened: Callable[..., Any], run: Callable[..., Any]) -> No
             assert reason == "SPOOL_FULL"
             assert wait_s is not None
             assert 1.0 <= wait_s <= 1.5
-            await doors.spool.done(await doors.spool.read(1))
+            await doors.take()
             assert (await profiling(doors.channel).ExportEvents(request)).accepted == 1
             doors.spool.close()
             reason, wait_s = details_of(await refused(profiling(doors.channel).ExportEvents(request)))

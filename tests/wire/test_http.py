@@ -60,7 +60,7 @@ def test_a_client_that_goes_away(opened: Callable[..., Any], run: Callable[..., 
             _, writer = await sent(doors.http.address, head + DUMP[:-1])
             writer.transport.abort()
             await doors.tally.heard("disconnected")
-            assert (doors.spool.events, doors.tally.taken) == (0, 0)
+            assert (doors.outlet.events, doors.tally.taken) == (0, 0)
             assert (await doors.client.post(PATH, content=DUMP)).json()["accepted"] == 1
 
     run(main())
@@ -75,7 +75,7 @@ def test_no_room(opened: Callable[..., Any], run: Callable[..., Any]) -> None:
             response = await doors.client.post(PATH, content=DUMP)
             assert the_fault(response, 503)["reason"] == "spool_full"
             assert response.headers["retry-after"] == "2"  # 1 s and up to half as much again, rounded up
-            await doors.spool.done(await doors.spool.read(1))
+            await doors.take()
             assert (await doors.client.post(PATH, content=DUMP)).status_code == 200
             doors.spool.close()
             response = await doors.client.post(PATH, content=DUMP)

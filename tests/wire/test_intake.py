@@ -10,7 +10,7 @@ import pytest
 from support.batches import differences
 from support.requests import ANYTHING, a_request
 from support.scenes import NOON_NS, delegated, runtime, stages_with
-from support.spools import spool_of
+from support.spools import outlet_of, spool_of
 
 from otel_bridge.errors import Draining, MalformedRequest, SpoolFull
 from otel_bridge.mapping.memory import MemoryRegistry
@@ -65,7 +65,7 @@ def an_intake(spool: MemorySpool, watch: Watch | None = None, *, duplicates: int
 
 async def all_of(spool: MemorySpool) -> list[EventBatch]:
     """What the spool holds."""
-    return [record.batch for record in await spool.read(10**9)]
+    return [record.batch for record in await outlet_of(spool).read(10**9)]
 
 
 def spans_of(batch: EventBatch) -> list[bytes]:
@@ -139,7 +139,7 @@ def test_nobody_else_answers_for_a_tenant(run: Callable[..., Any]) -> None:
 
 
 def test_what_nobody_waits_for_is_not_kept(run: Callable[..., Any]) -> None:
-    """A request that is given up before it is parsed, or before it is kept, leaves nothing; sent again it is a first attempt."""
+    """A request that is given up before it is parsed, or before it is kept, leaves nothing; sent again it is a first."""
 
     async def main() -> None:
         spool, watch = spool_of(1 << 20), Watch()
@@ -149,7 +149,7 @@ def test_what_nobody_waits_for_is_not_kept(run: Callable[..., Any]) -> None:
                 await intake.export_events(a_request(*EVENTS).SerializeToString(), None, "", iter(given_up).__next__)
         with pytest.raises(Disconnected):
             await intake.export_events(b"\xff", None, "", lambda: True)
-        assert (spool.events, watch.told) == (0, [])
+        assert (outlet_of(spool).events, watch.told) == (0, [])
         assert (await intake.export_events(a_request(*EVENTS).SerializeToString(), None)).accepted == 2
 
     run(main())
@@ -202,7 +202,7 @@ def test_only_what_is_kept_is_acknowledged(run: Callable[..., Any]) -> None:
         with pytest.raises(MalformedRequest):
             await intake.export_events(b"\xff", None)
         assert watch.told == [*counted, ("refused spool_full", 2), ("refused draining", 2)]
-        assert spool.events == 2
+        assert outlet_of(spool).events == 2
 
     run(main())
 
@@ -216,7 +216,7 @@ def test_nothing_is_answered_for_nothing(run: Callable[..., Any]) -> None:
         for _ in range(3):
             answer = await intake.export_events(pb.ExportEventsRequest(stream=pb.Stream()).SerializeToString(), None)
             assert (answer.accepted, list(answer.rejected), answer.first_rejection) == (0, [], "")
-        assert spool.events == 0
+        assert outlet_of(spool).events == 0
 
     run(main())
 

@@ -63,6 +63,12 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
     return b""
 
 
+async def until(holds: Callable[[], object]) -> None:
+    """Wait until something holds that nothing tells of."""
+    while not holds():  # noqa: ASYNC110 - see above
+        await asyncio.sleep(0.01)
+
+
 async def trickle(writer: asyncio.StreamWriter, byte: bytes) -> None:
     """Write a byte now and then, until the connection is closed."""
     with contextlib.suppress(OSError, RuntimeError):  # as uvloop says it
@@ -114,24 +120,22 @@ def test_a_refused_message_is_not_read(opened: Opened, run: Run) -> None:
 
 
 def test_memory_runs_short(opened: Opened, run: Run) -> None:
-    """Where memory runs short, messages on their way are turned away, and new requests too; once it has fallen all are taken."""
+    """Where memory runs short, messages on their way are turned away, and new requests too; once it fell all are taken."""
     used = [0]
 
     async def main() -> None:
         async with opened(memory=Memory(100, lambda: used[0])) as doors:
             _, writer = await raw_call(doors.grpc.address)
-            while not doors.turnstile.requests:
-                await asyncio.sleep(0.01)
+            await until(lambda: doors.turnstile.requests)
             used[0] = 101
             await doors.tally.heard("memory_limit")
-            while doors.turnstile.requests:
-                await asyncio.sleep(0.01)
+            await until(lambda: not doors.turnstile.requests)
             reason, _ = told(await refused(ProfilingServiceStub(doors.channel).ExportEvents(REQUEST)))
             assert reason == "MEMORY_LIMIT"
             assert the_fault(await doors.client.post("/v1/etdump", content=DUMP), 503)["reason"] == "memory_limit"
             await health_pb2_grpc.HealthStub(doors.channel).Check(health_pb2.HealthCheckRequest())
             used[0] = 0
-            while (await doors.client.post("/v1/events", content=BODY)).status_code != 200:
+            while (await doors.client.post("/v1/events", content=BODY)).status_code != 200:  # noqa: ASYNC110 - asks the bridge
                 await asyncio.sleep(0.01)
             writer.close()
 
@@ -144,10 +148,8 @@ def test_a_message_that_does_not_end(opened: Opened, run: Run) -> None:
     async def main() -> None:
         async with opened(body_timeout_s=0.2) as doors:
             calls = [await raw_call(doors.grpc.address) for _ in range(5)]
-            while doors.tally.outcomes["body_stalled"] < 5:
-                await asyncio.sleep(0.01)
-            while doors.turnstile.requests:
-                await asyncio.sleep(0.01)
+            await until(lambda: doors.tally.outcomes["body_stalled"] == 5)
+            await until(lambda: not doors.turnstile.requests)
             assert (await ProfilingServiceStub(doors.channel).ExportEvents(REQUEST)).accepted == 1
             for _, writer in calls:
                 writer.close()
@@ -189,8 +191,7 @@ def test_headers_that_do_not_end(start: bytes, opened: Opened, run: Run) -> None
             trickling = asyncio.ensure_future(trickle(writer, start[-1:]))
             await ended(reader)
             trickling.cancel()
-            while doors.http.connections > 1:  # that of the client of the tests
-                await asyncio.sleep(0.01)
+            await until(lambda: doors.http.connections <= 1)  # that of the client of the tests
             assert (await doors.client.get("/healthz")).status_code == 200
             writer.close()
 
@@ -245,8 +246,7 @@ def test_too_many_connections(opened: Opened, run: Run) -> None:
                 for _, each in (*kept, (reader, writer)):
                     each.close()
             assert doors.tally.outcomes == {"turned_away": 1}
-            while doors.http.connections:
-                await asyncio.sleep(0.01)
+            await until(lambda: not doors.http.connections)
             assert (await doors.client.get("/healthz")).status_code == 200
             while True:
                 with contextlib.suppress(grpc.aio.AioRpcError):
@@ -266,13 +266,11 @@ def test_handshakes_that_do_not_end(opened: Opened, run: Run, tmp_path: Path) ->
         limits = ConnectionLimits(handshake_s=0.5)
         async with opened(connections=limits, tls=tls) as doors:
             stuck = [await sent(doors.http.address, b"\x16\x03\x01"), await sent(doors.grpc.address, b"\x16\x03\x01")]
-            while doors.http.connections < 1:
-                await asyncio.sleep(0.01)
+            await until(lambda: doors.http.connections)
             for reader, writer in stuck:
                 await ended(reader)
                 writer.close()
-            while doors.http.connections:
-                await asyncio.sleep(0.01)
+            await until(lambda: not doors.http.connections)
             host, port = doors.http.address.split(":")
             reader, writer = await asyncio.open_connection(host, int(port), ssl=trusting)
             writer.write(b"GET /healthz HTTP/1.1\r\nconnection: close\r\n\r\n")
@@ -345,14 +343,11 @@ def test_nobody_waits(opened: Opened, run: Run) -> None:
                 assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
                 await doors.tally.heard("disconnected")
                 _, writer = await sent(doors.http.address, post("/v1/events", BODY))
-                while not doors.turnstile.waiting:
-                    await asyncio.sleep(0.01)
+                await until(lambda: doors.turnstile.waiting)
                 writer.close()
-                while doors.http.connections > 0:
-                    await asyncio.sleep(0.01)
-            while doors.tally.outcomes["disconnected"] < 2:
-                await asyncio.sleep(0.01)
-            assert (doors.spool.events, doors.tally.taken) == (0, 0)
+                await until(lambda: not doors.http.connections)
+            await until(lambda: doors.tally.outcomes["disconnected"] == 2)
+            assert (doors.outlet.events, doors.tally.taken) == (0, 0)
             assert (await stub.ExportEvents(REQUEST)).accepted == 1
 
     run(main())

@@ -65,7 +65,7 @@ def test_events_are_of_the_senders_tenant(opened: Any, run: Any, issuer: Issuer)
                     assert answer.status_code == 200
 
             await asyncio.gather(*(send(tenant, number) for number in range(20) for tenant in TENANTS))
-            streams = [record.batch.streams[0] for record in await doors.spool.read(10**9)]
+            streams = [record.batch.streams[0] for record in await doors.outlet.read(10**9)]
             assert sorted((each.tenant, each.sequence) for each in streams) == [(t, n) for t in TENANTS for n in range(20)]
             assert all(each.build == f"of {each.tenant}" for each in streams)
 

@@ -104,7 +104,7 @@ def test_bytes_are_bounded(run: Callable[..., Any]) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["enter", "leave", "grow", "give up"]), st.integers(0, 9)), max_size=60))
 def test_the_bounds_hold(steps: list[tuple[str, int]]) -> None:
-    """Whatever comes and goes: never more requests, bytes or waiting ones than the limits, and nothing is left of those gone."""
+    """Whatever comes and goes: never more requests, bytes or waiting ones than the limits, and nothing stays of those gone."""
     limits = Limits(requests=3, size_bytes=6 * AHEAD_BYTES, waiting=2)
 
     async def main() -> None:
