@@ -126,7 +126,7 @@ class Turnstile:
     def grow(self, held: int, size: int) -> None:
         """Room for a request that holds `held` bytes and turns out to have `size`. Raises `Overloaded`."""
         more = size - held
-        if more > 0 and self.size_bytes > held and self.size_bytes + more > self._limits.size_bytes:
+        if more > 0 and self.requests > 1 and self.size_bytes + more > self._limits.size_bytes:
             raise _overloaded(f"requests of {self._limits.size_bytes} bytes are in the bridge (ingress.max_bytes)")
         self.size_bytes += more
 
