@@ -6,8 +6,11 @@ Invariants
 * The view (aliases and revision) is replaced as a whole, after the commit; its readers need no lock.
 * The revision stands in the database, so what other processes write is seen at the next call that touches it.
 * A file whose format is not known is refused, never altered.
+* A document that is not what its digest says is as if it were not there, and an upload of the same puts it right: a disk that
+  changed it must not make the bridge resolve wrongly.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
 from otel_bridge.errors import ConfigError, MappingNotFound, Unavailable
+from otel_bridge.mapping.document import digest
 from otel_bridge.mapping.faults import quoted
 from otel_bridge.mapping.limits import check_alias
 from otel_bridge.mapping.registry import (
@@ -36,6 +40,8 @@ from otel_bridge.mapping.registry import (
 )
 from otel_bridge.mapping.schema import FORMAT, aliases, builds, documents, metadata, state
 from otel_bridge.v1 import mapping_pb2 as pb
+
+_log = logging.getLogger(__name__)
 
 WRITES = "otel_bridge_writes"
 """Execution option of a connection: its transaction will write, and should take the write lock when it begins."""
@@ -97,8 +103,10 @@ class SQLRegistry:
         with self._transaction() as connection:
             build_id = _builds(connection, tenant, ref)[0]
             info = _infos(connection, tenant, builds.c.build_id == build_id)[0]
-            _, body = _document(connection, tenant, build_id) or ("", b"")
-        return Entry(info, pb.Mapping.FromString(body))
+            kept = _document(connection, tenant, build_id)
+            if kept is None:
+                raise _not_found(connection, tenant, ref, None)
+        return Entry(info, pb.Mapping.FromString(kept[1]))
 
     def page(self, tenant: str, after: str, limit: int) -> list[pb.MappingInfo]:
         """See `Registry`."""
@@ -179,13 +187,18 @@ def _bump(connection: sa.Connection) -> None:
 def _document(connection: sa.Connection, tenant: str, build_id: str) -> tuple[str, bytes] | None:
     query = sa.select(documents.c.digest, documents.c.body).select_from(builds.join(documents))
     row = connection.execute(query.where(builds.c.tenant == tenant, builds.c.build_id == build_id)).first()
-    return None if row is None else (row.digest, row.body)
+    if row is None:
+        return None
+    if not isinstance(row.body, bytes) or digest(row.body) != row.digest:
+        _log.error("the mapping of build %s is damaged in the registry, and is not used; upload it again", quoted(build_id))
+        return None
+    return row.digest, row.body
 
 
 def _point(connection: sa.Connection, tenant: str, offered: Admitted, now_ns: int) -> None:
     """Lets the build point to the offered document."""
-    kept = sa.select(documents.c.digest).where(documents.c.tenant == tenant, documents.c.digest == offered.digest)
-    if connection.scalar(kept) is None:
+    this = documents.c.tenant == tenant, documents.c.digest == offered.digest
+    if not connection.execute(documents.update().where(*this).values(body=offered.body)).rowcount:  # it may be damaged
         counts = dict(zip(("methods", "delegates", "entries"), counts_of(offered.file.mapping), strict=True))
         connection.execute(documents.insert().values(tenant=tenant, digest=offered.digest, body=offered.body, **counts))
     of_build = builds.c.tenant == tenant, builds.c.build_id == offered.build_id
