@@ -1,5 +1,6 @@
 # Every target sets up what it needs; Python 3.11 or later and make are enough.
-# Variables: PYTHON (interpreter), VENV (where it is set up), ARGS (for pytest or the demo).
+# Variables: PYTHON (interpreter), VENV (where it is set up), ARGS (for pytest, the demo, fuzzing or the benchmarks), TIME (seconds
+# a fuzzed parser).
 
 find_python = $(shell for p in $(1); do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
@@ -8,6 +9,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 ARGS ?=
+TIME ?= 60
 
 # Generated code comes from the oldest protoc whose output the supported protobuf packages read. It runs on Python 3.11 and 3.12.
 PROTO_PYTHON ?= $(call find_python,python3.11 python3.12)
@@ -16,7 +18,7 @@ PROTO_TOOLS := grpcio-tools==1.63.2 mypy-protobuf==3.6.0 'setuptools<80'
 PROTO_OUT ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench bench-client proto engines clean
+.PHONY: help setup demo test check fuzz bench bench-client proto engines clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -36,8 +38,11 @@ check: setup  ## lint, format, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: setup  ## speeds, as ratios in one run
-	@$(BIN)/python tests/bench/run.py $(ARGS)
+fuzz: setup  ## the parsers of foreign bytes, TIME seconds each (ARGS: --keep, or names of targets)
+	@PYTHONPATH=tests $(BIN)/python -m fuzz.session --time $(TIME) $(ARGS)
+
+bench: setup  ## speeds beside other programs, as ratios in one run; every value in bench.json (ARGS: --only NAME, --full)
+	@$(BIN)/python tests/bench/run.py --json bench.json $(ARGS)
 
 bench-client: setup  ## what the C++ client costs a device, beside ETDumpGen (needs the extra `aot`)
 	@$(BIN)/python tests/bench/client.py
@@ -52,7 +57,7 @@ engines: setup  ## what some tests need beyond Python, as far as this machine ca
 	@$(BIN)/python tests/support/engines.py
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(PROTO_VENV) .engines dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(PROTO_VENV) .engines .fuzz bench.json dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(VENV)/.installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is not on PATH; name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }

@@ -12,12 +12,15 @@ What can go wrong, drawn.
     - PermissionDenied    a good credential that lacks the scope
     - MappingConflict     the build already has a mapping that resolves differently
     - MappingNotFound     no mapping goes by that reference
+    - QuotaMet            the tenant has as many mappings as it may
     - ExportRejected      the back end refused spans for good
     - BridgeRefused       a bridge refused a call of a client for good
   + Unavailable           a retry helps, after `retry_after_s`
     - SpoolFull           no room for more events now
+    - OverQuota           the tenant sends more than it may
     - Draining            the bridge is stopping
-    - BodyStalled         the body of a request over HTTP stopped coming
+    - Overloaded          as many requests as the bridge bears are in it
+    - BodyStalled         the body of a request stopped coming, or took too long
     - BackEndUnavailable  the back end cannot be reached, or asks for patience
     - BridgeUnavailable   a client cannot reach its bridge, or is asked for patience
 
@@ -110,6 +113,12 @@ class MappingNotFound(Rejected):
     reason = "mapping_not_found"
 
 
+class QuotaMet(Rejected):
+    """The tenant has as many mappings as it may."""
+
+    reason = "mapping_quota"
+
+
 class ExportRejected(Rejected):
     """The back end refused spans for good."""
 
@@ -146,14 +155,30 @@ class SpoolFull(Unavailable):
     reason = "spool_full"
 
 
+class OverQuota(Unavailable):
+    """The tenant sends more than it may: `quota`, "events" or "bytes"."""
+
+    reason = "over_quota"
+
+    def __init__(self, message: str, *, quota: str = "", retry_after_s: float | None = None) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.quota = quota
+
+
 class Draining(Unavailable):
     """The bridge is stopping."""
 
     reason = "draining"
 
 
+class Overloaded(Unavailable):
+    """As many requests as the bridge bears are in it, or it has no memory for more."""
+
+    reason = "overloaded"
+
+
 class BodyStalled(Unavailable):
-    """The body of a request over HTTP stopped coming."""
+    """The body of a request stopped coming, or took too long."""
 
     reason = "body_stalled"
 

@@ -2,7 +2,7 @@
 The bridge, wired.
 
 Invariants
-* Parts are built before any of them starts, so a fault in the settings is told before a port is open.
+* Parts are built before any of them starts, so a fault in the settings is told before a port is open, and all faults at once.
 * Start goes against the flow of data and stop along it: whoever takes something finds the next one working.
 
 Start: registry, data directory, decoders, exporter, spool, pipeline, then the doors.
@@ -20,10 +20,13 @@ from otel_bridge import __version__
 from otel_bridge.app.data_dir import Claim
 from otel_bridge.app.doors import Doors
 from otel_bridge.app.egress import Egress
+from otel_bridge.app.faults import Faults
+from otel_bridge.app.readiness import OK, Readiness
 from otel_bridge.app.storage import open_spool
 from otel_bridge.app.watch import Recorder
 from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.export.protocol import Exporter
+from otel_bridge.mapping.quota import Quota
 from otel_bridge.mapping.sqlite import open_registry
 from otel_bridge.spool.protocol import Outlet
 from otel_bridge.telemetry.provider import OwnExport, Provider
@@ -47,25 +50,40 @@ class Bridge:
         self._config = config
         self._provider = Provider(version=__version__, export=_own_export(config))
         recorder = self._recorder = Recorder(self._provider.telemetry)
-        entrance = open_entrance(config.server, config.auth, recorder.denied)
-        self.registry = open_registry(config.server.data_dir)
-        self._claim = Claim(config.server.data_dir) if config.server.data_dir is not None else None
-        self._egress = Egress(config, self.registry, recorder, exporter=exporter, traces=self._provider.traces)
-        self._spool = open_spool(config, recorder)
-        self._egress.attach(self._spool)
+        faults = Faults()
+        with faults.part():
+            self.registry = open_registry(config.server.data_dir)
+            self._claim = Claim(config.server.data_dir) if config.server.data_dir is not None else None
+        has_directory = faults.are_none  # else what is in it would be told once more
+        with faults.part():
+            entrance = open_entrance(config, recorder.denied)
+        self._egress = Egress(
+            config, recorder, faults, keeps_letters=has_directory, exporter=exporter, traces=self._provider.traces
+        )
+        faults.tell()
+        self._spool = open_spool(config, recorder)  # last: what it holds is this process's to account for from now on
+        self._egress.attach(self._spool, self.registry)
+        self._readiness = Readiness(
+            self.registry,
+            self._spool,
+            recorder,
+            max_bytes=config.spool.max_bytes,
+            needs_egress=config.server.ready_needs_egress,
+            broken=self._egress.broken.is_set,
+        )
+        self._looking: asyncio.Task[None] | None = None
         self._doors = Doors(
             config,
             entrance,
             self._spool,
             registry=self.registry,
-            mappings=Mappings(self.registry, self._missing, self._egress.parking.uploaded),
+            mappings=Mappings(self.registry, self._missing, self._egress.parking.uploaded, self._quota_of),
             recorder=recorder,
-            ready=lambda: self._ready and not self._egress.broken.is_set(),
+            ready=self._readiness.condition,
             metrics=self._provider.exposition,
             traces=self._provider.traces,
         )
         self._watch_sizes()
-        self._ready = False
 
     @property
     def grpc_address(self) -> str:
@@ -85,7 +103,9 @@ class Bridge:
         except BaseException:
             await self.stop()
             raise
-        self._ready = True
+        self._readiness.stage = OK
+        await self._doors.grpc.tell(is_ready=True)
+        self._looking = asyncio.create_task(self._readiness.run(self._doors.grpc.tell))
 
     async def wait_broken(self) -> None:
         """Return when the bridge cannot go on: its pipeline has failed, or has ended although nobody stopped it."""
@@ -93,8 +113,11 @@ class Bridge:
 
     async def stop(self) -> None:
         """Stop as the module says; events that do not leave in time stay in the spool, or are counted as dropped."""
-        self._ready = False
+        self._readiness.stage = "stopping"
         await self._doors.grpc.turn_away()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         if self._egress.is_running:
             await asyncio.sleep(self._config.server.turn_away_s)
         await self._doors.stop()
@@ -116,6 +139,10 @@ class Bridge:
             if events and not lost:
                 _log.info("%d events stay in the spool for the next start (%s)", events, name)
 
+    def _quota_of(self, tenant: str) -> Quota:
+        quotas = self._config.tenants.of(tenant)
+        return Quota(quotas.mappings, quotas.mapping_bytes)
+
     def _missing(self, tenant: str) -> list[mapping_pb2.MissingMapping]:
         return [
             mapping_pb2.MissingMapping(
@@ -132,6 +159,12 @@ class Bridge:
 
     def _watch_sizes(self) -> None:
         watch, spool = self._provider.telemetry.watch, self._spool
+        turnstile, http = self._doors.turnstile, self._doors.http
+        watch("otel_bridge.receiver.inside_requests", lambda: turnstile.requests)
+        watch("otel_bridge.receiver.inside_bytes", lambda: turnstile.size_bytes)
+        watch("otel_bridge.receiver.waiting_requests", lambda: turnstile.waiting)
+        watch("otel_bridge.receiver.open_connections", lambda: http.connections)
+        watch("otel_bridge.ready", lambda: int(self._readiness.condition().is_ready))
         watch("otel_bridge.spool.size_bytes", lambda: spool.size_bytes)
         watch("otel_bridge.spool.capacity_bytes", lambda: self._config.spool.max_bytes)
         for outlet in spool.outlets.values():

@@ -48,4 +48,5 @@ def _lot_limits(config: BridgeConfig) -> LotLimits:
         max_events=parking.max_events,
         max_bytes_per_build=parking.max_bytes_per_build,
         max_events_per_build=parking.max_events_per_build,
+        bytes_per_tenant=lambda tenant: config.tenants.of(tenant).parked_bytes,
     )

@@ -1,14 +1,17 @@
 """What the rooms tell, written into the instruments of `telemetry`: the only place that knows both."""
 
+import time
 from functools import partial
+from math import inf
 
+from otel_bridge.errors import SpoolFull
 from otel_bridge.export.circuit import State
 from otel_bridge.telemetry.recorder import Telemetry
 
 
 class Recorder:
     """
-    A `wire.intake.Watch`, a `spool.protocol.Watch` and a `pipeline.parking.Ledger`.
+    A `wire.intake.Watch`, a `spool.protocol.Watch` and a `pipeline.parking.Ledger`; and what `readiness.Sight` sees.
 
     The ledger, for each destination: accepted + recovered = emitted + dropped + what the spool still holds for it, parked
     events included.
@@ -16,12 +19,21 @@ class Recorder:
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
+        self._to: dict[str, DestinationRecorder] = {}
+        self.full_at_s = -inf
 
     def to(self, destination: str) -> "DestinationRecorder":
-        """What is told of one destination. Once for each."""
-        self.recovered(destination, 0)  # so that the series are there before the first event
-        self.parked(destination, 0)
-        return DestinationRecorder(self._telemetry, destination)
+        """What is told of one destination."""
+        if destination not in self._to:
+            self.recovered(destination, 0)  # so that the series are there before the first event
+            self.parked(destination, 0)
+            self._to[destination] = DestinationRecorder(self._telemetry, destination)
+        return self._to[destination]
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether a back end is away."""
+        return any(each.is_cut_off for each in self._to.values())
 
     def accepted(self, events: int) -> None:
         """Events were put into the spool."""
@@ -45,7 +57,21 @@ class Recorder:
 
     def request(self, transport: str, outcome: str) -> None:
         """A request ended: "ok", or the reason of its error."""
+        if outcome == SpoolFull.reason:
+            self.full_at_s = time.monotonic()
         self._telemetry.add("otel_bridge.receiver.requests", 1, transport=transport, outcome=outcome)
+
+    def duplicate(self) -> None:
+        """A request that was sent again was answered as its first attempt was."""
+        self._telemetry.add("otel_bridge.receiver.duplicate_requests")
+
+    def sequence_reused(self) -> None:
+        """A request had the stream and sequence of another, and another body."""
+        self._telemetry.add("otel_bridge.receiver.sequence_reused")
+
+    def turned_away(self) -> None:
+        """A connection over HTTP was one too many."""
+        self._telemetry.add("otel_bridge.receiver.closed_connections")
 
     def denied(self, transport: str, reason: str) -> None:
         """A request was turned away: its credential is missing, not good, or lacks the scope."""
@@ -80,6 +106,11 @@ class DestinationRecorder:
             telemetry.watch("otel_bridge.exporter.circuit", is_it, destination=destination, state=state.value)
         self.emitted(0, 0)  # so that the series are there before the first event
         self.cut(0)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the back end is away."""
+        return self._circuit != State.CLOSED.value
 
     def emitted(self, events: int, spans: int) -> None:
         """The back end took the spans of these events."""

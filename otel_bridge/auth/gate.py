@@ -1,5 +1,5 @@
 """
-Who may do what: the one decision, the same for both doors.
+Who may do what, and how much of it: the one decision, the same for both doors.
 
 Invariants
 * No credential, or one that is wrong, expired or revoked: `Unauthenticated`. All but the first are told in the same words: who
@@ -7,6 +7,8 @@ Invariants
 * A good credential without the scope: `PermissionDenied`, which names the scope.
 * A token that is shown counts, even where a certificate would have done: a wrong credential is a mistake, not a spare one.
 * A token is looked up without waiting and compared in constant time.
+* Who may send events, of a tenant that has sent too many, comes back later: before anything of the request is read.
+* Where keys are not there yet that a credential needs, nothing is said against it: `Unavailable`, and a retry helps.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from otel_bridge.auth.keyring import Keyring
+from otel_bridge.auth.rates import Rates
 from otel_bridge.auth.refusals import Refusals
-from otel_bridge.auth.token import State, id_in, is_of
-from otel_bridge.errors import PermissionDenied, Unauthenticated
+from otel_bridge.auth.token import PREFIX, State, id_in, is_of
+from otel_bridge.auth.web_token import Unfit, WebTokens
+from otel_bridge.errors import PermissionDenied, Unauthenticated, Unavailable
 from otel_bridge.model.identity import Identity, Scope
 
 _SCHEME = "bearer"
@@ -45,7 +49,7 @@ class Refusal:
     who      name and id of the credential; "": not known
     """
 
-    error: Unauthenticated | PermissionDenied
+    error: Unauthenticated | PermissionDenied | Unavailable
     reason: str
     who: str = ""
 
@@ -56,6 +60,8 @@ class Gate:
 
     certificates        name in a client's certificate -> whom it stands for
     needs_certificate   none comes in without a certificate, whatever else it shows
+    web_tokens          tokens of an identity provider; None: none are taken
+    rates               how fast tenants may send; None: as they like
     """
 
     def __init__(
@@ -65,12 +71,16 @@ class Gate:
         *,
         certificates: Mapping[str, Identity],
         needs_certificate: bool,
+        web_tokens: WebTokens | None = None,
+        rates: Rates | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._keyring = keyring
         self._refusals = refusals
         self._certificates = certificates
         self._needs_certificate = needs_certificate
+        self._web_tokens = web_tokens
+        self._rates = rates
         self._now = now
 
     @property
@@ -84,10 +94,11 @@ class Gate:
         if isinstance(found, Refusal):
             return found
         identity, who = found
-        if needed in identity.scopes:
-            return identity
-        lacks = f"the credential does not allow this: it lacks the scope {needed}; ask for one that has it"
-        return Refusal(PermissionDenied(lacks, scope=needed), "scope", who)
+        if needed not in identity.scopes:
+            lacks = f"the credential does not allow this: it lacks the scope {needed}; ask for one that has it"
+            return Refusal(PermissionDenied(lacks, scope=needed), "scope", who)
+        over = self._rates.over(identity.tenant) if self._rates is not None and needed is Scope.EVENTS_WRITE else None
+        return identity if over is None else Refusal(over, f"{over.quota}_quota", who)
 
     def turn_away(self, refusal: Refusal, door: str, what: str, peer: str) -> None:
         """Count and log a refusal: the door ("grpc", "http"), the method or route, and the sender's address."""
@@ -110,7 +121,11 @@ class Gate:
     def _by_token(self, authorizations: Sequence[str]) -> tuple[Identity, str] | Refusal:
         scheme, _, rest = authorizations[0].partition(" ")
         text = rest.strip()
-        token_id = id_in(text) if scheme.lower() == _SCHEME and len(authorizations) == 1 else None
+        if scheme.lower() != _SCHEME or len(authorizations) != 1:
+            return _invalid("malformed")
+        if self._web_tokens is not None and not text.startswith(PREFIX):
+            return _judged(self._web_tokens.identify(text))
+        token_id = id_in(text)
         if token_id is None:
             return _invalid("malformed")
         token = self._keyring.find(token_id)
@@ -119,6 +134,15 @@ class Gate:
         who = f"{token.name} ({token.id})"
         state = token.state(self._now())
         return (token.identity, who) if state is State.ACTIVE else _invalid(state.value, who)
+
+
+def _judged(found: Identity | Unfit) -> tuple[Identity, str] | Refusal:
+    if isinstance(found, Identity):
+        return found, found.name
+    if found.retry_after_s is None:
+        return _invalid(found.reason)
+    said = "the credential cannot be checked now: its issuer's keys are about to be fetched; send the request again"
+    return Refusal(Unavailable(said, retry_after_s=found.retry_after_s, reason="keys_unavailable"), found.reason)
 
 
 def _invalid(reason: str, who: str = "") -> Refusal:

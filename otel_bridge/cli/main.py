@@ -13,7 +13,21 @@ from otel_bridge import __version__
 from otel_bridge.cli.lazy import LazyGroup
 from otel_bridge.errors import BridgeError
 
-_COMMANDS = ("serve", "mapping", "send", "watch", "replay", "inspect", "token", "config", "header", "demo", "spool", "loadgen")
+_COMMANDS = (
+    "serve",
+    "mapping",
+    "send",
+    "watch",
+    "replay",
+    "inspect",
+    "token",
+    "config",
+    "header",
+    "demo",
+    "spool",
+    "registry",
+    "loadgen",
+)
 
 
 @click.group(

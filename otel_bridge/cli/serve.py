@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from otel_bridge.app.bridge import Bridge
+from otel_bridge.cli.open_files import OTHER_FILES, raise_open_files
 from otel_bridge.config.load import load
 from otel_bridge.pipeline.memory import keep_freed_memory
 from otel_bridge.telemetry.logs import configure
@@ -58,6 +59,7 @@ def serve(
     keep_freed_memory()
     own = settings.telemetry
     configure(level=own.log_level.upper(), form=own.log_format, burst=own.log_burst, period_s=own.log_period_s)
+    raise_open_files(2 * settings.ingress.max_connections + OTHER_FILES)
     run(_serve(Bridge(settings)))
 
 

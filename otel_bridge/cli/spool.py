@@ -3,6 +3,7 @@
 import click
 
 from otel_bridge.cli.dead_letters import dead_letters, replay
+from otel_bridge.cli.spool_inspect import inspect
 
 
 @click.group()
@@ -10,5 +11,5 @@ def spool() -> None:
     """Look at what a bridge keeps on disk, and send dead letters again."""
 
 
-for command in (dead_letters, replay):
+for command in (inspect, dead_letters, replay):
     spool.add_command(command)

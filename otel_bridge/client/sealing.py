@@ -92,7 +92,7 @@ def divide_sealed(
         head = pb.ExportEventsRequest.FromString(sealed.body).stream
         stream = Stream(sealed.stream_id, clocks=(Clock(),) * max(1, len(head.clocks)))
         frame = Frame.FromString(sealed.body)
-        batch, _, _ = batch_of(frame, stream, *blocks_of(frame.blocks, lambda _key, value: value))
+        batch, _, _ = batch_of(frame, stream, *blocks_of(frame.blocks, lambda _key, value: value, remember=False))
     except (DecodeError, Rejected):
         return None
     head.ClearField("dropped")

@@ -7,6 +7,8 @@ from pydantic import model_validator
 
 from otel_bridge.config.auth import AuthConfig, faults_of_doors
 from otel_bridge.config.egress import DestinationName, ExportConfig
+from otel_bridge.config.ingress import IngressConfig
+from otel_bridge.config.jwt import JwtConfig, faults_of_jwt
 from otel_bridge.config.privacy import PrivacyConfig
 from otel_bridge.config.sections import (
     AdmissionConfig,
@@ -19,6 +21,7 @@ from otel_bridge.config.sections import (
 )
 from otel_bridge.config.setting import Section
 from otel_bridge.config.telemetry import TelemetryConfig
+from otel_bridge.config.tenants import TenantsConfig, faults_of_tenants
 from otel_bridge.config.values import split_address
 from otel_bridge.model.destination import DEFAULT
 
@@ -28,6 +31,9 @@ class BridgeConfig(Section):
 
     server: ServerConfig = ServerConfig()
     auth: AuthConfig = AuthConfig()
+    jwt: JwtConfig = JwtConfig()
+    tenants: TenantsConfig = TenantsConfig()
+    ingress: IngressConfig = IngressConfig()
     admission: AdmissionConfig = AdmissionConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     clock: ClockConfig = ClockConfig()
@@ -42,6 +48,8 @@ class BridgeConfig(Section):
     @model_validator(mode="after")
     def _agree(self) -> Self:
         faults = faults_of_doors(self.server, self.auth)
+        faults += faults_of_jwt(self.jwt, self.auth)
+        faults += faults_of_tenants(self.tenants, self.auth)
         if self.server.grpc_address == self.server.http_address and split_address(self.server.grpc_address)[1]:
             faults.append(f"server.grpc_address and server.http_address must differ; both are {self.server.grpc_address}")
         if self.spool.max_bytes < self.server.max_request_bytes:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo, field_validator, model_validator
 
 from otel_bridge.config.setting import Number, Section, setting
-from otel_bridge.config.values import HeaderName, Headers, HeaderValue, LowerCase, Patience, ReadableFile, check_endpoint
+from otel_bridge.config.values import HeaderName, Headers, HeaderValue, LowerCase, ReadableFile, Unbounded, check_endpoint
 from otel_bridge.model.destination import DEFAULT
 
 TRACES_PATH = "/v1/traces"
@@ -124,7 +124,7 @@ class ExportConfig(Section):
     retry_max_s: Number = setting(
         30.0, "Upper bound of the wait before any retry.", unit="seconds", rule="at least retry_initial_s", above=0
     )
-    retry_max_elapsed_s: Patience = setting(
+    retry_max_elapsed_s: Unbounded = setting(
         math.inf,
         "Retries of one request end after this, and its events are dropped; inf: an outage is waited out, however long; "
         "0: no retries.",

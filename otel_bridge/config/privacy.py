@@ -34,6 +34,6 @@ class PrivacyConfig(Section):
     )
     source_paths: Annotated[SourcePaths, LowerCase] = setting(
         "strip",
-        "How code.file.path shows a source file of a mapping: as the mapping has it, without the folders of the machine that it was "
-        "made on (all before site-packages, or a home directory), or by its name alone.",
+        "How code.file.path shows a source file of a mapping: as the mapping has it, without the folders of the machine that "
+        "made it (all before site-packages, or a home directory), or by its name alone.",
     )

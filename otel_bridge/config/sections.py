@@ -31,8 +31,8 @@ RESOURCE_KEYS = (
     "deployment.environment.name",
     "telemetry.*",
 )
-"""Which software, on which kind of hardware. Nothing that tells one device from another: no device.id, host.id or host.name, and no
-service.instance.id, which an app draws once for an installation or a start."""
+"""Which software, on which kind of hardware. Nothing that tells one device from another: no device.id, host.id or host.name,
+and no service.instance.id, which an app draws once for an installation or a start."""
 
 INFERENCE_KEYS = (
     "executorch.inference.*",
@@ -87,6 +87,10 @@ class ServerConfig(Section):
         "How long a stop goes on taking requests after health and /readyz have turned, so that balancers can notice.",
         unit="seconds",
         least=0,
+    )
+    ready_needs_egress: bool = setting(
+        False,
+        "Whether health and /readyz say no while a back end is away; without it, events are taken while there is room.",
     )
     data_dir: DataDirectory = setting(
         Path("otel-bridge-data"),

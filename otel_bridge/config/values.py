@@ -177,7 +177,9 @@ ReadableFile = Annotated[Path | None, BeforeValidator(lambda value: None if valu
 """A file that exists; None, written as "", for none."""
 DataDirectory = Annotated[Path | None, BeforeValidator(lambda value: None if value == IN_MEMORY else value)]
 """A directory; None, written as ":memory:", for none."""
-Patience = Annotated[float, Field(allow_inf_nan=True)]
-"""A number, or inf for no end."""
+Unbounded = Annotated[float, Field(allow_inf_nan=True)]
+"""A number, or inf for no bound."""
+Several = BeforeValidator(_several)
+"""Of a list: from the environment it comes as JSON or with commas."""
 LowerCase = BeforeValidator(_lower)
 """Words that may be written in any case."""

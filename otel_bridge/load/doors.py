@@ -119,14 +119,19 @@ class HttpDoor:
         headers = {"content-type": content_type, SENT_KEY: str(time.time_ns())}
         if self._token is not None:
             headers["authorization"] = f"Bearer {self._token()}"
-        try:
-            self._connection.request(method, path, body, headers)
-            answer = self._connection.getresponse()
-            content = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            self._connection.close()
-            said = f"no bridge answers at {self._server}: {escape(str(error), _SHOWN)}"
-            raise BridgeUnavailable(said, reason=UNREACHABLE) from error
+        fresh = self._connection.sock is None  # another may have been closed since: bridges let idle ones go
+        while True:
+            try:
+                self._connection.request(method, path, body, headers)
+                answer = self._connection.getresponse()
+                content = answer.read()
+                break
+            except (OSError, http.client.HTTPException) as error:
+                self._connection.close()
+                if fresh:
+                    said = f"no bridge answers at {self._server}: {escape(str(error), _SHOWN)}"
+                    raise BridgeUnavailable(said, reason=UNREACHABLE) from error
+                fresh = True
         if not _is_success(answer.status):
             raise self._failure(answer, content)
         return content

@@ -25,6 +25,9 @@ from otel_bridge.v1 import profiling_pb2 as pb
 SERVICE = "otel-bridge-loadgen"
 """`service.name` of what is sent."""
 
+DEVICE = "device.model.identifier"
+"""The resource attribute in which devices differ: one that a bridge keeps by default."""
+
 _STREAM, _METADATA = (
     bytes([pb.ExportEventsRequest.DESCRIPTOR.fields_by_name[name].number << 3 | 2]) for name in ("stream", "metadata")
 )
@@ -57,7 +60,7 @@ class Fleet:
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._now_ns = now_ns
-        self._streams = [_stream(programs[device % len(programs)][0]) for device in range(devices)]
+        self._streams = [_stream(programs[device % len(programs)][0], device) for device in range(devices)]
         self._tails = [[_Tail(pattern, metadata_bytes) for pattern in each] for _, each in programs]
         self._turn = itertools.count()
         self._lock = threading.Lock()
@@ -105,12 +108,12 @@ class _Tail:
         return (fields.tobytes(), self._kept)
 
 
-def _stream(program: Program) -> pb.Stream:
+def _stream(program: Program, device: int) -> pb.Stream:
     stream = pb.Stream(stream_id=os.urandom(16), runtime_version=b"loadgen")
     stream.clocks.add(name=b"host")
     stream.resource.add(key=b"service.name").value.text = SERVICE.encode()
     stream.resource.add(key=b"service.version").value.text = __version__.encode()
-    stream.resource.add(key=b"service.instance.id").value.text = stream.stream_id.hex().encode()
+    stream.resource.add(key=DEVICE.encode()).value.text = b"loadgen-%d" % device
     if program.build is not None:
         stream.model.build_id = program.build.encode()
     return stream

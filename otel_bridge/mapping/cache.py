@@ -3,6 +3,7 @@ Compiled mappings at hand.
 
 Invariants
 * A mapping is compiled at first use, kept while it is used, and evicted by least use: memory is bounded.
+* Of a tenant: nothing that is compiled for one is given to another, though their documents be the same.
 * A miss is never remembered past an upload: what is known of builds is dropped whenever the registry's revision changes.
 """
 
@@ -29,7 +30,7 @@ class CompiledMappings:
         self._lock = threading.Lock()
         self._revision = -1
         self._digest_of: dict[tuple[str, str], str | None] = {}
-        self._compiled: OrderedDict[str, tuple[CompiledMapping, int]] = OrderedDict()
+        self._compiled: OrderedDict[tuple[str, str], tuple[CompiledMapping, int]] = OrderedDict()
 
     def get(self, tenant: str, build: str | None) -> CompiledMapping | None:
         """The mapping of a build; None: there is none, or the build is not known."""
@@ -41,11 +42,13 @@ class CompiledMappings:
                 self._digest_of.clear()
                 self._revision = revision
             key = (tenant, build)
-            digest = self._digest_of.get(key)
-            if key in self._digest_of and (digest is None or digest in self._compiled):
-                if digest is not None:
-                    self._compiled.move_to_end(digest)
-                return self._compiled[digest][0] if digest is not None else None
+            if key in self._digest_of:
+                digest = self._digest_of[key]
+                if digest is None:
+                    return None
+                if (tenant, digest) in self._compiled:
+                    self._compiled.move_to_end((tenant, digest))
+                    return self._compiled[tenant, digest][0]
             return self._load(key)
 
     def _load(self, key: tuple[str, str]) -> CompiledMapping | None:
@@ -56,10 +59,11 @@ class CompiledMappings:
         if found is None:
             return None
         digest, document = found
-        if digest not in self._compiled:
+        name = key[0], digest
+        if name not in self._compiled:
             size = _OBJECTS_BYTES + _COMPILED_TO_DOCUMENT * len(document)
-            self._compiled[digest] = compile_mapping(digest, mapping_pb2.Mapping.FromString(document)), size
+            self._compiled[name] = compile_mapping(digest, mapping_pb2.Mapping.FromString(document)), size
             self._bytes += size
             while self._bytes > self._max_bytes and len(self._compiled) > 1:
                 self._bytes -= self._compiled.popitem(last=False)[1][1]
-        return self._compiled[digest][0]
+        return self._compiled[name][0]

@@ -2,11 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
 
 from otel_bridge.errors import MappingNotFound
 from otel_bridge.mapping.limits import check_alias
+from otel_bridge.mapping.quota import NO_QUOTA, Quota, Usage
 from otel_bridge.mapping.registry import (
     Entry,
     Put,
@@ -30,6 +33,11 @@ class _Tenant:
     """Build id -> (digest, created)."""
     aliases: dict[tuple[str, str], str] = field(default_factory=dict)
 
+    @property
+    def usage(self) -> Usage:
+        """How much that is."""
+        return Usage(len(self.builds), len(self.aliases), sum(map(len, self.documents.values())))
+
 
 class MemoryRegistry:
     """See `registry.Registry`. `now_ns` is the wall clock."""
@@ -48,11 +56,10 @@ class MemoryRegistry:
     def refresh(self) -> None:
         """See `Registry`: there are no other processes."""
 
-    def put(self, tenant: str, file: pb.MappingFile, *, replace: bool = False) -> Put:
+    def put(self, tenant: str, file: pb.MappingFile, *, replace: bool = False, quota: Quota = NO_QUOTA) -> Put:
         """See `Registry`."""
         offered = admit(file)
-        with self._lock:
-            held = self._tenants.setdefault(tenant, _Tenant())
+        with self._lock, self._within(tenant, quota) as held:
             kept = held.builds.get(offered.build_id, ("", 0))[0]
             created = kept != offered.digest
             if kept and created and not replace:
@@ -91,11 +98,10 @@ class MemoryRegistry:
             self._revision += 1
             return build_id
 
-    def set_alias(self, tenant: str, name: str, version: str, ref: str) -> tuple[str, str | None]:
+    def set_alias(self, tenant: str, name: str, version: str, ref: str, *, quota: Quota = NO_QUOTA) -> tuple[str, str | None]:
         """See `Registry`."""
         check_alias(name, version, required=True)
-        with self._lock:
-            held = self._held(tenant)
+        with self._lock, self._within(tenant, quota) as held:
             build_id = self._only(held, ref)
             return build_id, self._name(held, name, version, build_id)
 
@@ -112,6 +118,21 @@ class MemoryRegistry:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    @contextmanager
+    def _within(self, tenant: str, quota: Quota) -> Iterator[_Tenant]:
+        """What a tenant holds, to be changed: it is so at the end of the block, unless that would be too much."""
+        before, revision = self._held(tenant), self._revision
+        held = replace_fields(
+            before, documents=before.documents.copy(), builds=before.builds.copy(), aliases=before.aliases.copy()
+        )
+        try:
+            yield held
+            quota.check(before.usage, held.usage)
+        except BaseException:
+            self._revision = revision
+            raise
+        self._tenants[tenant] = held
 
     def _name(self, held: _Tenant, name: str, version: str, build_id: str) -> str | None:
         previous = held.aliases.get((name, version))

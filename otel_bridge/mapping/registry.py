@@ -17,6 +17,7 @@ from typing import Protocol
 from otel_bridge.errors import MalformedRequest, MappingConflict, MappingNotFound
 from otel_bridge.mapping.document import canonical_file, default_build_id, digest, first_difference, serialise
 from otel_bridge.mapping.faults import quoted
+from otel_bridge.mapping.quota import NO_QUOTA, Quota
 from otel_bridge.v1 import mapping_pb2 as pb
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{8,64})\Z", re.IGNORECASE)
@@ -54,7 +55,7 @@ class Registry(Protocol):
     def refresh(self) -> None:
         """Look for what other processes have written: `revision` and `build_of` follow."""
 
-    def put(self, tenant: str, file: pb.MappingFile, *, replace: bool = False) -> Put:
+    def put(self, tenant: str, file: pb.MappingFile, *, replace: bool = False, quota: Quota = NO_QUOTA) -> Put:
         """
         Stores a file's mapping for its build, and moves its alias there.
 
@@ -62,7 +63,7 @@ class Registry(Protocol):
         then has the digest of what is kept.
 
         Raises `MalformedMapping`, or `MappingConflict` where the build has a mapping that resolves differently and
-        `replace` is not set; then nothing has changed.
+        `replace` is not set, or `QuotaMet`; then nothing has changed.
         """
 
     def get(self, tenant: str, ref: str) -> Entry:
@@ -74,11 +75,12 @@ class Registry(Protocol):
     def delete(self, tenant: str, ref: str) -> str:
         """Forgets a build with its aliases; its id. Raises `MappingNotFound`; `MalformedRequest` where `ref` names several."""
 
-    def set_alias(self, tenant: str, name: str, version: str, ref: str) -> tuple[str, str | None]:
+    def set_alias(self, tenant: str, name: str, version: str, ref: str, *, quota: Quota = NO_QUOTA) -> tuple[str, str | None]:
         """
         Lets an alias name a build: (that build's id, the id it named before or None).
 
-        Raises `MappingNotFound`, `MalformedMapping` for an unusable name, `MalformedRequest` where `ref` names several.
+        Raises `MappingNotFound`, `MalformedMapping` for an unusable name, `MalformedRequest` where `ref` names several, and
+        `QuotaMet`; then nothing has changed.
         """
 
     def build_of(self, tenant: str, name: str, version: str) -> str | None:

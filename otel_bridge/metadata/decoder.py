@@ -79,7 +79,7 @@ def _content_of_pairs(
     told = list(faults)
     left = 0
     for position, (key, value) in enumerate(items):
-        name = _NOT_IN_KEY.sub("_", str(key)[:128].lower()).strip("_")
+        name = key_of(str(key))
         if len(pairs) == MAX_KEYS:
             left += 1
         elif not name or name in pairs:
@@ -96,6 +96,11 @@ def _content_of_pairs(
         if pairs
         else undecoded(data, error or "the decoder gave an empty dict")
     )
+
+
+def key_of(name: str) -> str:
+    """A name as a part of an attribute's key, within [a-z0-9_]; "" where nothing is left."""
+    return _NOT_IN_KEY.sub("_", name[:128].lower()).strip("_")
 
 
 def _scalar(value: object) -> str | float | None:

@@ -25,6 +25,7 @@ from otel_bridge.metadata.builtin import BUILTIN
 from otel_bridge.metadata.coreml import decode_coreml
 from otel_bridge.metadata.declared import compile_format
 from otel_bridge.metadata.decoder import Content, Scalar, undecoded
+from otel_bridge.metadata.layout import Layout
 from otel_bridge.metadata.neutron import decode_neutron
 from otel_bridge.metadata.vgf import decode_vgf
 from otel_bridge.metadata.worker import Worker
@@ -106,7 +107,7 @@ class Decoders:
         self._cache: OrderedDict[tuple[str | None, int, bytes], Content] = OrderedDict()  # by the hash of the byte string
         self._types = dict(FIXED_TYPES)
         self._workers: dict[str, Worker] = {}
-        self._formats: OrderedDict[bytes, tuple[int, Callable[[bytes], Content]]] = OrderedDict()
+        self._formats: OrderedDict[bytes, tuple[int, Layout | Callable[[bytes], Content]]] = OrderedDict()
         self._formats_seen = 0
         self._named = dict(map(_parse, specs))
         known = known_backends()  # also where nobody asks for their decoders: what cannot be obeyed is told at start
@@ -142,12 +143,26 @@ class Decoders:
                 self._cached_bytes -= _size(self._cache.popitem(last=False)[1])
             return content
 
+    def layout(self, delegate: str | None, declared: bytes) -> Layout | None:
+        """
+        The layout by which `decode` reads this delegate's metadata, so that many can be read at a time.
+
+        None: they are read one by one, since something else reads them, or a key has another type elsewhere.
+        """
+        if not declared or delegate in self._named:
+            return None
+        with self._lock:
+            _, read = self._format(declared)
+            if not isinstance(read, Layout) or not read.is_plain or read.size > self._max_bytes:
+                return None
+            return read if all(self._stable_type(key, kind) is kind for key, kind in read.types.items()) else None
+
     def close(self) -> None:
         """End all workers."""
         for worker in self._workers.values():
             worker.close()
 
-    def _format(self, declared: bytes) -> tuple[int, Callable[[bytes], Content]]:
+    def _format(self, declared: bytes) -> tuple[int, Layout | Callable[[bytes], Content]]:
         """The decoder that a mapping declares, and a number of its own, never used again: it is compiled at first use."""
         known = self._formats.get(declared)
         if known is None:
@@ -158,12 +173,12 @@ class Decoders:
         self._formats.move_to_end(declared)
         return known
 
-    def _decode(self, delegate: str | None, data: bytes, declared: Callable[[bytes], Content] | None) -> Content:
+    def _decode(self, delegate: str | None, data: bytes, declared: Layout | Callable[[bytes], Content] | None) -> Content:
         name = DECLARED if declared else self._name_for(delegate)
         if len(data) > self._max_bytes:
             content = undecoded(data, f"{len(data)} bytes, over the limit of {self._max_bytes} (metadata.max_bytes)")
         elif declared:
-            content = declared(data)
+            content = declared.decode(data) if isinstance(declared, Layout) else declared(data)
         elif name in self._workers:
             content = self._workers[name].decode(data)
         else:
@@ -183,15 +198,19 @@ class Decoders:
             return content
         pairs, faults = [], [content.error] if content.error else []
         for key, value in content.pairs:
-            if key not in self._types and len(self._types) < _MAX_KEYS_REMEMBERED:
-                self._types[key] = type(value)
-            wanted = self._types.get(key, type(value))
+            wanted = self._stable_type(key, type(value))
             kept = value if type(value) is wanted else _as(wanted, value)
             if kept is None:
                 faults.append(f"{key} is {_WORDS[type(value)]} here and {_WORDS[wanted]} elsewhere")
             else:
                 pairs.append((key, kept))
         return replace(content, pairs=tuple(pairs), error="; ".join(faults))
+
+    def _stable_type(self, key: str, kind: type[Scalar]) -> type[Scalar]:
+        """The type that a key keeps, which is the one that it had first."""
+        if key not in self._types and len(self._types) < _MAX_KEYS_REMEMBERED:
+            self._types[key] = kind
+        return self._types.get(key, kind)
 
 
 def _size(content: Content) -> int:

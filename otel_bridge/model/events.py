@@ -114,10 +114,10 @@ class Block:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # frozen, it would take longer to make than a small request's columns
 class EventBatch:
     """
-    n events of m blocks.
+    n events of m blocks. Never changed once it is made.
 
     bounds       int64[m+1]   rows of block b are bounds[b] to bounds[b+1]
     kind         uint8[n]     `EventKind`
@@ -153,12 +153,12 @@ class EventBatch:
     @property
     def nbytes(self) -> int:
         """About the bytes that this batch holds in memory, Python objects included."""
-        columns = (self.bounds, self.kind, self.instruction, self.chain, self.name, self.start, self.duration, self.clock)
-        arrays = sum(column.nbytes for column in columns) + self.metadata.nbytes
-        arrays += self.occurrence.nbytes if self.occurrence is not None else 0
-        texts = sum(2 * len(name) for name in self.names if isinstance(name, str)) + sum(map(len, self.payloads))
-        texts += sum(_text_bytes(stream.resource) for stream in self.streams)
-        texts += sum(_text_bytes(block.attributes) + len(block.context.state if block.context else "") for block in self.blocks)
+        arrays = self.bounds.nbytes + len(self) * (_ROW_BYTES if self.occurrence is None else _ROW_BYTES + 4)
+        texts = 2 * sum([len(name) for name in self.names if isinstance(name, str)]) + sum(map(len, self.payloads))
+        texts += sum([_text_bytes(stream.resource) for stream in self.streams])
+        for block in self.blocks:
+            if block.attributes or block.context is not None:
+                texts += _text_bytes(block.attributes) + len(block.context.state if block.context else "")
         objects = 500 * (len(self.blocks) + len(self.streams)) + 100 * (len(self.names) + len(self.payloads))
         return arrays + texts + objects
 
@@ -244,6 +244,8 @@ def divide(batch: EventBatch, max_events: int) -> list[EventBatch]:
     return pieces
 
 
+_ROW_BYTES = 1 + 4 + 1 + 4 + 8 + 8 + 1 + 4
+"""Of the columns, without `occurrence`."""
 _COLUMNS = ("kind", "instruction", "chain", "name", "start", "duration", "clock", "metadata")
 
 

@@ -88,10 +88,10 @@ LATEST_NS = 2**63 - 2
 """The latest time of an event, nanoseconds since 1970 (April 2262)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # frozen, it would take six times as long to make, and each request makes one
 class Stream:
     """
-    One run of one process of one device with one model, as one request saw it.
+    One run of one process of one device with one model, as one request saw it. Never changed once it is made.
 
     stream_id       16 bytes, not all zero
     sequence        number of the request in the stream

@@ -25,7 +25,7 @@ from otel_bridge.metadata.table import Decoders
 from otel_bridge.model.events import Block, EventBatch, EventKind
 from otel_bridge.model.resolution import Status
 from otel_bridge.pipeline.order import derive
-from otel_bridge.pipeline.shown import Shown
+from otel_bridge.pipeline.readings import Readings
 from otel_bridge.pipeline.times import time_events
 from otel_bridge.spans.compile import Template, Templates
 from otel_bridge.spans.counters import Counters, gather
@@ -34,7 +34,8 @@ from otel_bridge.spans.distinct import distinct
 from otel_bridge.spans.ids import trace_ids
 from otel_bridge.spans.inference import Inference, inference_of, is_shared, said_by
 from otel_bridge.spans.place import Timeline
-from otel_bridge.spans.scene import Decoded, Scene, resource_of
+from otel_bridge.spans.resource import Resources
+from otel_bridge.spans.scene import Metadata, Scene
 from otel_bridge.spans.tree import Tree, grow
 from otel_bridge.spans.withholding import Withhold, show_all
 
@@ -63,7 +64,7 @@ class Work:
     template: NDArray[np.int64] = field(init=False)
     inferences: list[Inference] = field(default_factory=list)
     inference: NDArray[np.int64] = field(init=False)
-    metadata: list[Decoded] = field(default_factory=list)
+    metadata: Metadata = field(init=False)
     decoded: NDArray[np.int64] = field(init=False)
     counters: Counters = field(init=False)
 
@@ -89,10 +90,10 @@ class Stages:
     ) -> None:
         self._mappings = mappings
         self._converters = converters or Converters()
-        self._decoders = decoders
+        self._readings = Readings(decoders, _SHOWN_BYTES, withhold)
         self._templates = Templates(template_bytes)
         self._withhold = withhold
-        self._shown = Shown(_SHOWN_BYTES, withhold)
+        self._resources = Resources()
         self._orders = Orders(_ORDERED_EVENTS)
         self._lock = threading.Lock()
 
@@ -102,10 +103,10 @@ class Stages:
         with self._lock:
             for stage in self._stages():
                 stage(work)
-        resources = (
-            resource_of(stream, mapping.digest if mapping else None)
-            for stream, mapping in zip(batch.streams, work.mappings, strict=True)
-        )
+            resources = [
+                self._resources.of(stream, mapping.digest if mapping else None)
+                for stream, mapping in zip(batch.streams, work.mappings, strict=True)
+            ]
         return Scene(
             batch,
             work.tree,
@@ -115,7 +116,7 @@ class Stages:
             tuple(trace_ids(batch.streams, batch.blocks)),
             tuple(work.templates),
             work.template,
-            tuple(work.metadata),
+            work.metadata,
             work.decoded,
             work.counters,
             tuple(resources),
@@ -209,19 +210,12 @@ class Stages:
 
     def _decode(self, work: Work) -> None:
         batch = work.batch
-        work.decoded = np.full(len(batch), -1)
-        rows = np.flatnonzero(batch.metadata)
-        if not len(rows):
-            return
-        first, number = distinct([work.template[rows], batch.metadata[rows].astype(np.int64)])
-        work.decoded[rows] = number
-        for row in rows[first].tolist():
-            face = work.templates[work.template[row]].face
-            delegate = face.resolution.delegate
+
+        def declared(row: int, delegate: str | None) -> bytes:
             mapping = work.mappings[batch.blocks[work.tree.block[row]].stream]
-            declared = mapping.formats.get(delegate or "", b"") if mapping is not None else b""
-            content = self._decoders.decode(delegate, batch.payloads[batch.metadata[row]], declared)
-            work.metadata.append(self._shown.of(content, face))
+            return mapping.formats.get(delegate or "", b"") if mapping is not None else b""
+
+        work.metadata, work.decoded = self._readings.read(batch, work.templates, work.template, declared)
 
 
 def _attribution(block: Block, mapping: CompiledMapping | None, method: CompiledMethod | None) -> Attribution:

@@ -59,7 +59,7 @@ def assemble(scene: Scene, limit_bytes: int) -> list[Payload]:
     sealing = _Sealing(rows, limit_bytes)
     edges = [*np.flatnonzero(np.diff(rows.stream, prepend=-1)).tolist(), len(rows.stream)]
     for (first, last), stream in zip(pairwise(edges), rows.stream[edges[:-1]].tolist(), strict=True):
-        sealing.add(encode.RESOURCE_HEADS.head(scene.resources[stream]), first, last)
+        sealing.add(scene.resources[stream].head, first, last)
     return sealing.finish()
 
 
@@ -90,8 +90,22 @@ def _rows(scene: Scene) -> _Rows:
         prototype(every[number], parented=parented)
         for number, parented in zip(tail[first].tolist(), columns.parented[first].tolist(), strict=True)
     ]
-    data, offsets = write_rows(prototypes, which, columns)
+    data, offsets, tail_at = write_rows(prototypes, which, columns)
+    if len(scene.metadata):
+        entry, face_bytes = _entries(scene, root_row, len(is_root))
+        chosen = slice(None) if order is None else order
+        scene.metadata.fill(data, tail_at + face_bytes[chosen], entry[chosen])
     return _Rows(data.data, offsets, stream, np.concatenate(([0], np.cumsum(events))))
+
+
+def _entries(scene: Scene, root_row: NDArray[np.int64], rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of each row the entry of its metadata (-1: none, or a root, whose tail has its values), and the bytes of its face."""
+    n = len(scene.batch)
+    entry, face_bytes = np.full(rows, -1), np.zeros(rows, np.int64)
+    entry[:n] = scene.decoded
+    entry[root_row] = -1
+    face_bytes[:n] = np.array([len(each.encoded) for each in scene.templates], np.int64)[scene.template]
+    return entry, face_bytes
 
 
 def _order(scene: Scene, stream: NDArray[np.int64], made: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -144,13 +158,13 @@ class _Sealing:
 
     def add(self, resource_head: bytes, first: int, last: int) -> None:
         """Add the rows of one resource, over as many requests as they need."""
-        offsets = self._rows.offsets
+        offset_of, events_before = self._rows.offsets.item, self._rows.events.item
         while first < last:
             known = bool(self._resources) and self._resources[-1][0] == resource_head
             room = self._limit - self._bytes - (0 if known else len(resource_head))
-            begin, end = int(offsets[first]), last
-            if int(offsets[last]) - begin > room:
-                end = int(np.searchsorted(offsets, begin + room, "right")) - 1
+            begin, end = offset_of(first), last
+            if offset_of(last) - begin > room:
+                end = int(np.searchsorted(self._rows.offsets, begin + room, "right")) - 1
                 if end <= first and self._spans:
                     self._close_request()
                     continue
@@ -158,11 +172,11 @@ class _Sealing:
             if not known:
                 self._resources.append((resource_head, []))
                 self._bytes += len(resource_head)
-            spans = self._rows.data[begin : int(offsets[end])]
+            spans = self._rows.data[begin : offset_of(end)]
             self._resources[-1][1].append(spans)
             self._bytes += len(spans)
             self._spans += end - first
-            self._events += int(self._rows.events[end]) - int(self._rows.events[first])
+            self._events += events_before(end) - events_before(first)
             first = end
 
     def finish(self) -> list[Payload]:

@@ -14,9 +14,9 @@ from otel_bridge.spans.tree import NOWHERE
 def count_cuts(scene: Scene) -> int:
     """The texts that were cut in all spans and resources of a scene."""
     of_template = np.array([each.cuts for each in scene.templates] or [0], np.int64)
-    of_metadata = np.array([*(each.cuts for each in scene.metadata), 0], np.int64)  # -1 is the 0 at the end
+    of_metadata = scene.metadata.cuts
     of_inference = np.array([each.root.cuts + at.count_cuts(each.attributes) for each in scene.inferences] or [0], np.int64)
-    resources = sum(map(at.count_cuts, scene.resources))
+    resources = sum([each.cuts for each in scene.resources])
     if not (of_template.any() or of_metadata.any() or of_inference.any()):
         return resources
     shown = ~scene.counters.silent

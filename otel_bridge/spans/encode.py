@@ -8,14 +8,12 @@ what templates rest on (https://protobuf.dev/programming-guides/encoding, "Last 
 import struct
 from collections.abc import Iterable
 from functools import lru_cache
-from operator import itemgetter
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
+from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 
 from otel_bridge import __version__
-from otel_bridge.spans.attributes import SCHEMA_URL, Value
+from otel_bridge.spans.attributes import Value
 
 SCOPE = InstrumentationScope(name="otel_bridge", version=__version__)
 """The instrumentation scope of every span the bridge emits."""
@@ -96,35 +94,6 @@ def span_face(name: str, attributes: Iterable[tuple[str, Value]]) -> bytes:
     kind = Span.SpanKind.SPAN_KIND_INTERNAL
     return Span(name=_text(name), kind=kind, attributes=key_values(attributes)).SerializeToString()
 
-
-class ResourceHeads:
-    """
-    The fragments of `ResourceSpans` in front of their spans: resource and schema URL.
-
-    A device sends the same resource with every request, so those of moderate size are kept, of at most `_KEPT_HEADS`.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], bytes] = {}
-
-    def head(self, attributes: tuple[tuple[str, Value], ...]) -> bytes:
-        """The fragment of a resource with these attributes."""
-        key = (attributes, *map(type, map(itemgetter(1), attributes)))  # 1, 1.0 and True are equal, and are not the same
-        known = self._known.get(key)
-        if known is None:
-            known = ResourceSpans(
-                resource=Resource(attributes=key_values(attributes)), schema_url=SCHEMA_URL
-            ).SerializeToString()
-            if len(known) <= _KEPT_HEAD_BYTES:
-                if len(self._known) >= _KEPT_HEADS:
-                    self._known.clear()
-                self._known[key] = known
-        return known
-
-
-_KEPT_HEADS = 4096
-_KEPT_HEAD_BYTES = 2048
-RESOURCE_HEADS = ResourceHeads()
 
 SCOPE_HEAD = ScopeSpans(scope=SCOPE).SerializeToString()
 """The fragment of a `ScopeSpans` in front of its spans."""

@@ -50,12 +50,10 @@ def sizes_of(scene: Scene) -> NDArray[np.int64]:
     """int64[n]: about the bytes of each row's span."""
     template = np.array([len(each.encoded) for each in scene.templates] or [0], np.int64)
     size = _HEAD_BYTES + template[scene.template] + _MOVED_BYTES * scene.timeline.moved
-    for column, encoded in (
-        (scene.decoded, [each.encoded for each in scene.metadata]),
-        (scene.counters.said, scene.counters.encoded),
-    ):
-        if encoded:
-            size += np.array([*map(len, encoded), 0], np.int64)[column]  # -1 is the 0 at the end
+    if len(scene.metadata):
+        size += scene.metadata.sizes[scene.decoded]
+    if scene.counters.encoded:
+        size += np.array([*map(len, scene.counters.encoded), 0], np.int64)[scene.counters.said]  # -1 is the 0 at the end
     return size
 
 

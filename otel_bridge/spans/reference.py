@@ -19,14 +19,14 @@ from otel_bridge.spans.tree import NOWHERE
 def build(scene: Scene) -> ExportTraceServiceRequest:
     """All spans of a scene in one request: a `ResourceSpans` a stream, spans in the order of the batch, made roots last."""
     request = ExportTraceServiceRequest()
-    for stream, attributes in enumerate(scene.resources):
+    for stream, said in enumerate(scene.resources):
         rows = np.flatnonzero(~scene.counters.silent).tolist()
         spans = [_span(scene, row) for row in rows if _stream_of_row(scene, row) == stream]
         made = np.flatnonzero(scene.has_root_span & (scene.tree.root == NOWHERE)).tolist()
         spans += [_root(scene, block, None) for block in made if scene.batch.blocks[block].stream == stream]
         if spans:
             resource = request.resource_spans.add(schema_url=SCHEMA_URL)
-            resource.resource.CopyFrom(Resource(attributes=encode.key_values(attributes)))
+            resource.resource.CopyFrom(Resource(attributes=encode.key_values(said.attributes)))
             resource.scope_spans.add(scope=encode.SCOPE, spans=spans)
     return request
 

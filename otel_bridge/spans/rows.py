@@ -66,8 +66,12 @@ class Columns:
 
 def write_rows(
     prototypes: list[Prototype], which: NDArray[np.int64], columns: Columns
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """All rows end to end, and int64[n + 1] where each begins; `which` chooses the prototype of each."""
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """
+    All rows end to end, int64[n + 1] where each begins, and int64[n] where its tail does.
+
+    `which` chooses the prototype of each.
+    """
     n = len(which)
     rows = [each.data for each in prototypes]
     data = np.frombuffer(bytearray().join(map(rows.__getitem__, which.tolist())), np.uint8)
@@ -79,16 +83,16 @@ def write_rows(
     heads.view(f"V{len(_HEAD)}")[:] = np.frombuffer(_HEAD, f"V{len(_HEAD)}")
     for name in _HEADS.names or ():
         heads[name] = getattr(columns, name)
-    _overwrite(data, begin, heads)
+    overwrite(data, begin, heads)
     if columns.parented.all():
-        _overwrite(data, begin - 8, columns.parent.astype(">u8"))
+        overwrite(data, begin - 8, columns.parent.astype(">u8"))
     else:
         child = columns.parented.nonzero()[0]
-        _overwrite(data, begin[child] - 8, columns.parent[child].astype(">u8"))
-    return data, offsets
+        overwrite(data, begin[child] - 8, columns.parent[child].astype(">u8"))
+    return data, offsets, begin + len(_HEAD)
 
 
-def _overwrite(data: NDArray[np.uint8], at: NDArray[np.int64], values: NDArray[np.generic]) -> None:
+def overwrite(data: NDArray[np.uint8], at: NDArray[np.int64], values: NDArray[np.generic]) -> None:
     """Write each value to where `at` says; a view of every run of their width lets numpy copy whole values."""
     if len(at):
         width = values.dtype.itemsize

@@ -20,11 +20,16 @@ _INSTANT = encode.span_attributes(INSTANT)
 
 
 def tails_of(scene: Scene) -> tuple[list[bytes], NDArray[np.int64]]:
-    """Each distinct tail of the scene's rows, and int64[n] the number of each row's. Roots say more: see `root_tails_of`."""
+    """
+    Each distinct tail of the scene's rows, and int64[n] the number of each row's. Roots say more: see `root_tails_of`.
+
+    Where metadata stand in forms, which are to be filled, they follow on the face (`Template.encoded`).
+    """
     timeline = scene.timeline
     columns = [scene.template]
-    if scene.metadata:
-        columns.append(scene.decoded + 1)
+    metadata = scene.metadata.form[scene.decoded]
+    if len(scene.metadata):
+        columns.append(metadata)
     if scene.counters.encoded:
         columns.append(scene.counters.said + 1)
     states = list(dict.fromkeys(inference.state for inference in scene.inferences))
@@ -40,13 +45,12 @@ def tails_of(scene: Scene) -> tuple[list[bytes], NDArray[np.int64]]:
     first, tail = distinct(columns)
 
     faces = [template.encoded for template in scene.templates]
-    metadata = [*(decoded.encoded for decoded in scene.metadata), b""]  # -1 is the b"" at the end
     counters = [*scene.counters.encoded, b""]
     owns = [b"", _INSTANT, *moved_tails(scene, moved)]
     encoded_states = [_encode_state(each) for each in states]
     parts = (
         map(faces.__getitem__, scene.template[first].tolist()),
-        map(metadata.__getitem__, scene.decoded[first].tolist()),
+        map(scene.metadata.forms.__getitem__, metadata[first].tolist()),
         map(counters.__getitem__, scene.counters.said[first].tolist()),
         map(owns.__getitem__, own[first].tolist()),
         map(encoded_states.__getitem__, state[first].tolist()),

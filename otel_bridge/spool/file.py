@@ -101,8 +101,7 @@ class SpoolFile:
         )
         self._books.accept(self._all, events)
         if seen is not None:
-            columns = (seen.key, seen.digest, seen.received_ns, now_ns)
-            self._connection.execute("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)", columns)
+            self._connection.execute("INSERT INTO seen VALUES (?, ?, ?, ?)", (seen.key, seen.digest, seen.answer, now_ns))
         return row[0]
 
     def take_back(self, number: int, events: int, seen: Seen | None) -> None:
@@ -110,7 +109,7 @@ class SpoolFile:
         if self._connection.execute("DELETE FROM records WHERE number = ?", (number,)).rowcount:
             self._books.accept(self._all, -events)
         if seen is not None:
-            self._connection.execute("DELETE FROM seen WHERE key = ?", (seen.key,))
+            self._connection.execute("DELETE FROM seen WHERE key = ? AND digest = ?", (seen.key, seen.digest))
 
     def end(self, destination: int, numbers: Sequence[int], ended: Ended) -> None:
         """A destination is done with records."""
@@ -191,8 +190,8 @@ class SpoolFile:
     def seen(self) -> list[Seen]:
         """The requests that were seen."""
         now_ns = self._clock.now_ns()
-        query = "SELECT key, digest, received_ns, noted_ns FROM seen"
-        return [Seen(key, digest, at, now_ns - noted) for key, digest, at, noted in self._connection.execute(query)]
+        query = "SELECT CAST(key AS BLOB), CAST(digest AS BLOB), CAST(answer AS BLOB), CAST(noted_ns AS INTEGER) FROM seen"
+        return [Seen(key, digest, answer, now_ns - at) for key, digest, answer, at in self._connection.execute(query)]
 
     def forget_seen(self, age_ns: int) -> None:
         """Forget requests that were seen longer ago."""

@@ -2,22 +2,31 @@
 The lot: records that wait for their mapping. `Tally` knows how much waits for what, `Lot` holds records in memory.
 
 Invariants
-* Bounded by age, and by events and bytes for each thing that is awaited and in total, and by the number of these, which devices
-  choose.
+* Bounded by age, and by events and bytes for each thing that is awaited and in total. Of a tenant by bytes, and by the number
+  of these things, which its devices choose: no tenant takes another's room for them.
 * Records that wait for the same leave in the order in which they came.
 """
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from otel_bridge.spool.protocol import Awaited, Record
 
 
+def _no_bound(_tenant: str) -> float:
+    return math.inf
+
+
 @dataclass(frozen=True, slots=True)
 class LotLimits:
-    """How much may wait, and how long."""
+    """
+    How much may wait, and how long.
+
+    max_builds         things that are awaited, of one tenant
+    bytes_per_tenant   tenant -> bytes that may wait of it
+    """
 
     max_age_s: float
     max_bytes: int
@@ -25,6 +34,7 @@ class LotLimits:
     max_bytes_per_build: int
     max_events_per_build: int
     max_builds: int = 10_000
+    bytes_per_tenant: Callable[[str], float] = _no_bound
 
 
 @dataclass(slots=True)
@@ -34,22 +44,31 @@ class _Sum:
     size_bytes: int = 0
 
 
+@dataclass(slots=True)
+class _Share:
+    builds: int = 0
+    size_bytes: int = 0
+
+
 class Tally:
-    """How many events and bytes wait, for each thing and in all."""
+    """How many events and bytes wait, for each thing, of each tenant and in all."""
 
     def __init__(self, limits: LotLimits) -> None:
         self._limits = limits
         self._sums: dict[Awaited, _Sum] = {}
+        self._shares: dict[str, _Share] = {}
         self.events = 0
         self.size_bytes = 0
 
     def find_bound(self, awaited: Awaited, events: int, size_bytes: int) -> str | None:
         """The bound that one more record would break."""
         held, limits = self._sums.get(awaited, _Sum()), self._limits
+        share = self._shares.get(awaited.tenant, _Share())
         for now, more, most, bound in (
-            (len(self._sums), awaited not in self._sums, limits.max_builds, "builds"),
+            (share.builds, awaited not in self._sums, limits.max_builds, "builds"),
             (held.events, events, limits.max_events_per_build, "events_per_build"),
             (held.size_bytes, size_bytes, limits.max_bytes_per_build, "bytes_per_build"),
+            (share.size_bytes, size_bytes, limits.bytes_per_tenant(awaited.tenant), "bytes_per_tenant"),
             (self.events, events, limits.max_events, "events"),
             (self.size_bytes, size_bytes, limits.max_bytes, "bytes"),
         ):
@@ -59,7 +78,12 @@ class Tally:
 
     def add(self, awaited: Awaited, events: int, size_bytes: int, records: int = 1) -> None:
         """Records begin to wait, or, with negative numbers, go."""
-        held = self._sums.setdefault(awaited, _Sum())
+        share = self._shares.setdefault(awaited.tenant, _Share())
+        share.size_bytes += size_bytes
+        if awaited not in self._sums:
+            share.builds += 1
+            self._sums[awaited] = _Sum()
+        held = self._sums[awaited]
         held.records += records
         held.events += events
         held.size_bytes += size_bytes
@@ -67,6 +91,9 @@ class Tally:
         self.size_bytes += size_bytes
         if not held.records:
             del self._sums[awaited]
+            share.builds -= 1
+        if not share.builds:
+            del self._shares[awaited.tenant]
 
     def awaited(self) -> list[Awaited]:
         """What records wait for."""

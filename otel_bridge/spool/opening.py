@@ -108,7 +108,15 @@ def _prepare(connection: sqlite3.Connection, path: Path, destinations: Sequence[
     ages = "SELECT coalesce(CAST(age_ns AS INTEGER), 0), coalesce(CAST(noted_ns AS INTEGER), 0) FROM clock"
     age_ns, noted_ns = connection.execute(ages).fetchone() or (0, 0)
     clock = AgeClock(age_ns, noted_ns, clocks.wall_ns, clocks.monotonic_ns)
-    file = SpoolFile(connection, clock, Mark(path.with_name(_MARK_NAME)))
+    mark = Mark(path.with_name(_MARK_NAME))
+    try:
+        return _serve(SpoolFile(connection, clock, mark), connection, destinations, clock)
+    except BaseException:
+        mark.close()
+        raise
+
+
+def _serve(file: SpoolFile, connection: sqlite3.Connection, destinations: Sequence[str], clock: AgeClock) -> Opened:
     is_empty = not file.waiting() and not file.parked()
     if not is_empty and not clock.is_believed:
         _log.warning("the wall clock was set since the spool was last written; the time between counts as none")

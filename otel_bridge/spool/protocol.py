@@ -91,15 +91,14 @@ class Seen:
     """
     A request that was acknowledged.
 
-    key           names it; another with the same key replaces this one
-    digest        of what it said
-    received_ns   wall clock, since 1970
+    key, digest   name it: whose it is and which, and what it said
+    answer        what its sender was told
     age_ns        time since then by the spool's clock, which goes on over restarts; 0 in what is appended
     """
 
     key: bytes
     digest: bytes
-    received_ns: int
+    answer: bytes
     age_ns: int = 0
 
 

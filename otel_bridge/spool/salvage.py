@@ -46,7 +46,7 @@ def copy_readable(damaged: Path, target: sqlite3.Connection, mark: Path) -> bool
             _insert(target, table, columns, _readable(source, table, found))
         if is_old:
             return _copy_old_books(source, target, mark)
-        for table, columns in (("clock", "id, age_ns, noted_ns"), ("seen", "key, digest, received_ns, noted_ns")):
+        for table, columns in (("clock", "id, age_ns, noted_ns"), ("seen", "key, digest, answer, noted_ns")):
             with contextlib.suppress(*DAMAGE):
                 _insert(target, table, columns, source.execute(f"SELECT {columns} FROM {table}"))
         accounts: list[Account] = []

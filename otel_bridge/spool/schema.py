@@ -40,7 +40,8 @@ ROW_COLUMNS = "events, size, kept_ns, build, checksum, body"
 PENDING = "pending INTEGER NOT NULL DEFAULT 2"
 """
 The last column of `records` and `parked`. The default is the bit of destination 1, whose are all records of format 1. There is
-no bit 0, so a mask takes as many bytes whichever bits are left, and SQLite changes it in place: the body is not written again.
+no bit 0, so the masks of up to six destinations take one byte whichever bits are left, and SQLite changes one in place: the
+body, of whatever size, is not written again.
 """
 
 CREATE_BOOKS = """
@@ -51,12 +52,12 @@ CREATE TABLE books (
 CREATE TABLE drops (
     destination INTEGER NOT NULL, reason TEXT NOT NULL, events INTEGER NOT NULL, PRIMARY KEY (destination, reason)
 ) WITHOUT ROWID;
-CREATE TABLE seen (
-    key BLOB PRIMARY KEY,          -- names a request
-    digest BLOB NOT NULL,          -- of what it said
-    received_ns INTEGER NOT NULL,  -- wall clock, since 1970
-    noted_ns INTEGER NOT NULL      -- age clock
-) WITHOUT ROWID;
+CREATE TABLE seen (           -- in order, and without an index: it is read once, at the start
+    key BLOB NOT NULL,        -- names a request
+    digest BLOB NOT NULL,     -- of what it said
+    answer BLOB NOT NULL,     -- what its sender was told
+    noted_ns INTEGER NOT NULL -- age clock
+);
 """
 
 CREATE = f"""

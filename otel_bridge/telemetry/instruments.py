@@ -57,6 +57,15 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         ("outcome", "transport"),
     ),
     Instrument(
+        "otel_bridge.receiver.duplicate_requests", C, "{request}", "Requests sent again, and answered as the first attempt was."
+    ),
+    Instrument("otel_bridge.receiver.sequence_reused", C, "{request}", "Requests with the stream and sequence of another one."),
+    Instrument("otel_bridge.receiver.inside_requests", G, "{request}", "Requests that are being read, checked or kept."),
+    Instrument("otel_bridge.receiver.inside_bytes", G, "By", "Bytes of them."),
+    Instrument("otel_bridge.receiver.waiting_requests", G, "{request}", "Requests that wait to be read."),
+    Instrument("otel_bridge.receiver.open_connections", G, "{connection}", "Open connections of the HTTP door."),
+    Instrument("otel_bridge.receiver.closed_connections", C, "{connection}", "Connections over HTTP that were too many."),
+    Instrument(
         "otel_bridge.auth.refused_requests", C, "{request}", "Requests turned away, by reason.", ("reason", "transport")
     ),
     Instrument("otel_bridge.sender.dropped_events", C, "{event}", "Events that senders say they dropped.", ("reason",)),
@@ -149,6 +158,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument("otel_bridge.dead_letters.size_bytes", G, "By", "Bytes of the dead letters on disk.", ("destination",)),
     # Process.
+    Instrument("otel_bridge.ready", G, "1", "1 while requests are welcome."),
     Instrument("otel_bridge.process.uptime", T, "s", "Time since the bridge started."),
     Instrument("otel_bridge.process.cpu_seconds", T, "s", "Processor time in user and system mode."),
     Instrument("otel_bridge.process.memory_rss", G, "By", "Physical memory in use."),

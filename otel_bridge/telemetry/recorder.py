@@ -6,12 +6,16 @@ Invariants
 * A label takes at most `MAX_LABEL_VALUES` distinct values; later ones count as "other". So a device that invents reasons
   or delegates cannot grow the bridge or its back end.
 * Without a meter nothing is kept: a recording costs two look-ups.
+* Counters are summed here, and the SDK asks for the sums when somebody looks: its own counters take five microseconds for each
+  request that is counted, which is a tenth of a small one. A sum never falls, whichever threads add to it.
 """
 
 import re
+import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 
-from opentelemetry.metrics import Counter, Histogram, Meter, Observation
+from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 
 from otel_bridge.telemetry.instruments import INSTRUMENTS, Instrument, Kind, Undeclared
 
@@ -29,6 +33,7 @@ Read = Callable[[], float | None]
 
 _UNFIT = re.compile(r"[^ -~]")
 _DECLARED = {instrument.name: instrument for instrument in INSTRUMENTS}
+_LABELS = {instrument.name: frozenset(instrument.labels) for instrument in INSTRUMENTS}
 _METHODS = {Kind.COUNTER: "add", Kind.HISTOGRAM: "observe", Kind.OBSERVED_GAUGE: "watch", Kind.OBSERVED_COUNTER: "watch"}
 
 
@@ -41,7 +46,9 @@ class Telemetry:
 
     def __init__(self, meter: Meter | None = None) -> None:
         self._meter = meter
-        self._counters: dict[str, Counter] = {}
+        self._sums: dict[str, dict[tuple[str, ...], float]] = {}
+        """By name, and by the values of its labels in the order of the table."""
+        self._adding = threading.Lock()
         self._histograms: dict[str, Histogram] = {}
         self._watched: dict[str, dict[tuple[tuple[str, str], ...], Read]] = {}
         self._seen: dict[tuple[str, str], dict[str, str]] = {}
@@ -51,9 +58,9 @@ class Telemetry:
     def _create(self, meter: Meter) -> None:
         for each in INSTRUMENTS:
             if each.kind is Kind.COUNTER:
-                self._counters[each.name] = counter = meter.create_counter(each.name, each.unit, each.description)
-                if not each.labels:
-                    counter.add(0)  # so that the series is there before the first event
+                # One without labels is there before the first event.
+                self._sums[each.name] = {} if each.labels else {(): 0}
+                meter.create_observable_counter(each.name, [partial(self._summed, each)], each.unit, each.description)
             elif each.kind is Kind.HISTOGRAM:
                 self._histograms[each.name] = meter.create_histogram(
                     each.name, each.unit, each.description, explicit_bucket_boundaries_advisory=each.bounds
@@ -61,11 +68,20 @@ class Telemetry:
 
     def add(self, name: str, value: float = 1, **labels: str) -> None:
         """Count. ValueError for a negative value, Undeclared for what the table does not have."""
-        _check(name, "add", labels)
+        instrument = _check(name, "add", labels)
         if value < 0:
             raise ValueError(f"{name} only grows; {value} is negative")
-        if self._meter is not None:
-            self._counters[name].add(value, self._bound(name, labels))
+        if self._meter is None:
+            return
+        sums = self._sums[name]
+        with self._adding:
+            key = tuple([self._value(name, label, labels[label]) for label in instrument.labels])
+            sums[key] = sums.get(key, 0) + value
+
+    def _summed(self, instrument: Instrument, _options: CallbackOptions) -> Iterable[Observation]:
+        with self._adding:
+            sums = list(self._sums[instrument.name].items())
+        return [Observation(total, dict(zip(instrument.labels, key, strict=True))) for key, total in sums]
 
     def observe(self, name: str, value: float, **labels: str) -> None:
         """Take one value of a distribution. Undeclared for what the table does not have."""
@@ -110,7 +126,7 @@ def _check(name: str, method: str, labels: dict[str, str]) -> Instrument:
         raise Undeclared(f"no instrument is called {name!r}; declare it in telemetry/instruments.py")
     if _METHODS[instrument.kind] != method:
         raise Undeclared(f"{name} is a {instrument.kind.value}: use `{_METHODS[instrument.kind]}`, not `{method}`")
-    if len(labels) != len(instrument.labels) or any(label not in labels for label in instrument.labels):
+    if labels.keys() != _LABELS[name]:
         raise Undeclared(f"{name} has the labels {instrument.labels}, not {tuple(labels)}")
     return instrument
 

@@ -6,13 +6,15 @@ Invariants
 * A request that cannot be understood costs itself (`MalformedRequest`); an event that cannot costs itself, and is counted by
   reason; an attribute that cannot be kept is left out. Nothing else is lost.
 * Bytes from a device are never repeated raw: positions and numbers are.
-* What is to be hashed is hashed here: its value goes no further.
-* Whatever depends on the moment of receipt is fixed here, in the `Stream`.
+* What is to be hashed is hashed here: its value goes no further, and is not remembered.
+* Whatever depends on the moment of receipt is fixed here, in the `Stream`. The rest of it follows from what the sender says and
+  from the rules, and is remembered by these: of at most `_KEPT` senders, whose words have at most `_KEPT_BYTES`.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from otel_bridge.errors import MalformedRequest
 from otel_bridge.etdump.read import read
@@ -34,6 +36,8 @@ _MAX_CLOCK_NAME = 64
 _MAX_DROP_REASONS = 16
 _MAX_DROP_REASON_LENGTH = 64
 _MAX_DROPPED = 1 << 32
+_KEPT = 4096
+_KEPT_BYTES = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +75,25 @@ class Rules:
         """What is kept of the attributes of a tenant's device."""
         if self.pseudonyms is not None:
             return self.pseudonyms.keep(allowed, tenant)
-        return lambda key, value: value if allowed(key) else None
+        return _keep_allowed(allowed)
+
+    @property
+    def may_remember(self) -> bool:
+        """Whether what devices say may stay in memory for the next request: not where some of it is to be hashed."""
+        return self.pseudonyms is None
+
+
+@lru_cache(maxsize=64)
+def _keep_allowed(allowed: AllowList) -> Keep:
+    """One for each list: what is remembered is remembered by it too."""
+    return lambda key, value: value if allowed(key) else None
 
 
 BuildOf = Callable[[str, str], str | None]
 """(name, version) -> the build that the alias names now."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen, it would take longer to make
 class Admitted:
     """
     Events that may go on, and the account of those that may not.
@@ -91,7 +106,7 @@ class Admitted:
     batch: EventBatch
     rejected: dict[str, int]
     first_rejection: str
-    sender_dropped: dict[str, int]
+    sender_dropped: Mapping[str, int]
 
 
 def admit_events(frame: Frame, body: bytes, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Admitted:
@@ -102,11 +117,14 @@ def admit_events(frame: Frame, body: bytes, receipt: Receipt, rules: Rules, buil
     """
     if frame.stream is None:
         raise MalformedRequest("stream: is not set; say at least which model ran, or set it empty")
-    stream = _stream(frame.stream, receipt, rules, build_of)
+    sequence = frame.stream.sequence
+    said = _said_by(frame.stream, rules, receipt.tenant)
+    stream = _received(said.stream, sequence, receipt, rules, build_of)
     if stream.stream_id == _UNSET:
         stream = replace(stream, stream_id=hashlib.blake2b(body, digest_size=16).digest())
-    sieved = batch_of(frame, stream, *blocks_of(frame.blocks, rules.keep(rules.inference_keys, stream.tenant)))
-    return Admitted(*sieved, _sender_dropped(frame.stream))
+    keep = rules.keep(rules.inference_keys, stream.tenant)
+    sieved = batch_of(frame, stream, *blocks_of(frame.blocks, keep, remember=rules.may_remember))
+    return Admitted(*sieved, said.dropped)
 
 
 def admit_etdump(request: pb.UploadETDumpRequest, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Admitted:
@@ -115,7 +133,8 @@ def admit_etdump(request: pb.UploadETDumpRequest, receipt: Receipt, rules: Rules
 
     Raises `MalformedRequest`, `MalformedETDump`.
     """
-    stream = _stream(request.stream, receipt, rules, build_of)
+    sender = _read(request.stream.SerializeToString(), rules.keep(rules.resource_keys, receipt.tenant))
+    stream = _received(sender.stream, request.stream.sequence, receipt, rules, build_of)
     stream = replace(stream, content=hashlib.sha256(request.etdump).digest())
     if request.ended_at_unix_ns:
         stream = _end_at(stream, request.ended_at_unix_ns + stream.correction_ns, rules)
@@ -139,39 +158,79 @@ def admit_etdump(request: pb.UploadETDumpRequest, receipt: Receipt, rules: Rules
         for block in dump.batch.blocks
     )
     batch = replace(dump.batch, blocks=blocks)
-    return Admitted(batch, dict(dump.rejected), dump.first_rejection or "", _sender_dropped(request.stream))
+    return Admitted(batch, dict(dump.rejected), dump.first_rejection or "", sender.dropped)
 
 
-def _stream(stream: pb.Stream, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Stream:
-    if stream.stream_id and (len(stream.stream_id) != len(_UNSET) or stream.stream_id == _UNSET):
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a sender says of itself, whenever it says it: a stream without what the receipt fixes, and what it had dropped."""
+
+    stream: Stream
+    dropped: Mapping[str, int]
+
+
+def _said_by(stream: pb.Stream, rules: Rules, tenant: str) -> _Said:
+    """What a message says, but for its sequence, which is cleared: a device says all else again with each request."""
+    stream.sequence = 0
+    said = stream.SerializeToString()
+    keep = rules.keep(rules.resource_keys, tenant)
+    return _known(said, keep) if rules.may_remember and len(said) <= _KEPT_BYTES else _read(said, keep)
+
+
+def _read(said: bytes, keep: Keep) -> _Said:
+    message = pb.Stream.FromString(said)
+    stream_id = message.stream_id
+    if stream_id and (len(stream_id) != len(_UNSET) or stream_id == _UNSET):
         raise MalformedRequest(
-            f"stream.stream_id: has {len(stream.stream_id)} bytes{', all zero' if stream.stream_id == _UNSET else ''}; "
+            f"stream.stream_id: has {len(stream_id)} bytes{', all zero' if stream_id == _UNSET else ''}; "
             "it must be 16 random bytes, or unset"
         )
-    model = _model(stream.model)
-    error_ns = receipt.received_ns - receipt.sent_ns if receipt.sent_ns is not None else 0
-    correction_ns = error_ns if abs(error_ns) > rules.max_clock_error_ns else 0
-    latest_ns = min(receipt.received_ns + rules.max_clock_error_ns, LATEST_NS)
-    clocks = tuple(_clock(index, clock) for index, clock in enumerate(stream.clocks[: _MAX_CLOCKS + 1])) or (Clock(),)
+    model = _model(message.model)
+    clocks = tuple(_clock(index, clock) for index, clock in enumerate(message.clocks[: _MAX_CLOCKS + 1])) or (Clock(),)
     if len(clocks) > _MAX_CLOCKS:
-        raise MalformedRequest(f"stream.clocks: has {len(stream.clocks)} entries; at most {_MAX_CLOCKS} are allowed")
+        raise MalformedRequest(f"stream.clocks: has {len(message.clocks)} entries; at most {_MAX_CLOCKS} are allowed")
+    stream = Stream(
+        stream_id=stream_id or _UNSET,
+        model=model,
+        build=model.build_id,
+        resource=attributes_of(message.resource, keep),
+        runtime_version=text_of(message.runtime_version) or None,
+        clocks=clocks,
+    )
+    return _Said(stream, _sender_dropped(message))
+
+
+_known = lru_cache(maxsize=_KEPT)(_read)
+
+
+def _received(said: Stream, sequence: int, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Stream:
+    """The stream with all that the moment of receipt fixes."""
+    received_ns = receipt.received_ns
+    error_ns = received_ns - receipt.sent_ns if receipt.sent_ns is not None else 0
+    correction_ns = error_ns if abs(error_ns) > rules.max_clock_error_ns else 0
+    latest_ns = min(received_ns + rules.max_clock_error_ns, LATEST_NS)
+    clocks = said.clocks
     faults = [
         _fault_of(clock.anchor.unix_ns + correction_ns, latest_ns, rules) if clock.anchor else None for clock in clocks
     ]  # fmt: skip
+    fault = next(filter(None, faults), None)
+    if fault is not None:
+        clocks = tuple(replace(clock, anchor=None) if bad else clock for clock, bad in zip(clocks, faults, strict=True))
+    model = said.model
     return Stream(
-        stream_id=stream.stream_id or _UNSET,
-        sequence=stream.sequence,
+        said.stream_id,
+        sequence,
         tenant=receipt.tenant,
         model=model,
-        build=model.build_id or (build_of(model.name, model.version) if model.name else None),
-        resource=attributes_of(stream.resource, rules.keep(rules.resource_keys, receipt.tenant)),
-        runtime_version=text_of(stream.runtime_version) or None,
-        clocks=tuple(replace(clock, anchor=None) if fault else clock for clock, fault in zip(clocks, faults, strict=True)),
-        received_ns=receipt.received_ns,
-        ended_ns=receipt.received_ns,
+        build=said.build or (build_of(model.name, model.version) if model.name else None),
+        resource=said.resource,
+        runtime_version=said.runtime_version,
+        clocks=clocks,
+        received_ns=received_ns,
+        ended_ns=received_ns,
         correction_ns=correction_ns,
         latest_ns=latest_ns,
-        clock_fault=next(filter(None, faults), None),
+        clock_fault=fault,
     )
 
 

@@ -1,9 +1,15 @@
-"""Text, attributes and blocks as devices send them, made into the nouns of `model`. Part of admission; pure."""
+"""
+Text, attributes and blocks as devices send them, made into the nouns of `model`. Part of admission; pure.
+
+Invariant: blocks differ in position and number of events, and mostly in nothing else; the rest is remembered by its bytes, for
+`_KEPT` blocks of at most `_KEPT_BYTES`.
+"""
 
 import codecs
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 from otel_bridge.errors import MalformedRequest
 from otel_bridge.model.events import Block, BlockKind, Part, TraceContext
@@ -17,6 +23,8 @@ _MAX_ATTRIBUTES = 128
 _MAX_KEY_BYTES = 256
 _MAX_TEXT_BYTES = 4096
 _MAX_FIRST_EVENT = 2**48  # places of rows have 62 bits (spans/ids.py)
+_KEPT = 4096
+_KEPT_BYTES = 512
 _KINDS = frozenset(pb.BlockKind.values())
 _DEFAULT_NAMES = {BlockKind.LOAD: "Default", BlockKind.EXECUTE: "Execute"}
 
@@ -61,55 +69,59 @@ def _value_of(value: pb.Value) -> AttributeValue | None:
             return None
 
 
-def blocks_of(blocks: Sequence[pb.Block], keep: Keep) -> tuple[tuple[Block, ...], list[int]]:
+def blocks_of(blocks: Sequence[pb.Block], keep: Keep, *, remember: bool) -> tuple[tuple[Block, ...], list[int]]:
     """
     The blocks of a request, in order, and the events of each. The messages are cleared of what only one block says.
+
+    `remember`: what blocks say may stay in memory for the next request.
 
     Raises `MalformedRequest`, by position, for a block that has neither kind nor name, an unknown kind, or an impossible part.
     """
     made: list[Block] = []
     counts: list[int] = []
-    known: dict[bytes, Block] = {}
     for index, block in enumerate(blocks):
         position = block.position
         counts.append(block.event_count)
         block.position = block.event_count = 0
         said = block.SerializeToString()
-        like = known.get(said)
-        if like is None:
-            like = known[said] = _block_of(index, block, keep)
+        try:
+            like = _known(said, keep) if remember and len(said) <= _KEPT_BYTES else _read(said, keep)
+        except MalformedRequest as fault:
+            raise MalformedRequest(f"blocks[{index}]{fault}") from fault
         made.append(like.at(position))
     return tuple(made), counts
 
 
-def _block_of(index: int, block: pb.Block, keep: Keep) -> Block:
+def _read(said: bytes, keep: Keep) -> Block:
+    """The block in these bytes, at position 0. What a `MalformedRequest` says of it follows on its name."""
+    block = pb.Block.FromString(said)
     name = text_of(block.name)
     if block.kind not in _KINDS:
-        raise MalformedRequest(f"blocks[{index}].kind: is {block.kind}; it must be one of BlockKind, or unset")
+        raise MalformedRequest(f".kind: is {block.kind}; it must be one of BlockKind, or unset")
     kind = BlockKind(block.kind) if block.kind else BlockKind.from_name(name)
     name = name or _DEFAULT_NAMES.get(kind, "")
     if not name:
-        raise MalformedRequest(
-            f"blocks[{index}]: has neither kind nor name; set the name given to create_event_block, or a kind"
-        )
+        raise MalformedRequest(": has neither kind nor name; set the name given to create_event_block, or a kind")
     return Block(
         kind=kind,
         name=name,
-        position=block.position,
+        position=0,
         method=text_of(block.method) or None,
         context=context_of(block.traceparent, block.tracestate),
         error=block.error if block.HasField("error") else None,
         attributes=attributes_of(block.attributes, keep),
         run_index=block.run_index if block.HasField("run_index") and block.run_index < 2**63 else None,
-        part=_part_of(index, block.part) if block.HasField("part") else None,
+        part=_part_of(block.part) if block.HasField("part") else None,
     )
 
 
-def _part_of(index: int, part: pb.Part) -> Part:
+_known = lru_cache(maxsize=_KEPT)(_read)
+
+
+def _part_of(part: pb.Part) -> Part:
     if part.first_event > _MAX_FIRST_EVENT:
         raise MalformedRequest(
-            f"blocks[{index}].part.first_event: is {part.first_event}; it counts the events of earlier parts, "
-            f"at most {_MAX_FIRST_EVENT}"
+            f".part.first_event: is {part.first_event}; it counts the events of earlier parts, at most {_MAX_FIRST_EVENT}"
         )
     return Part(part.number, part.last, part.first_event)
 

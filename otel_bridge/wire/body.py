@@ -4,13 +4,15 @@ The body of an HTTP request, as it was before the client compressed it.
 Invariants
 * No more than the limit is held, whatever a body would become and however much follows it.
 * A body is one member: of what follows its end nothing is read as if it were part of it.
-* Nobody waits for ever for bytes that do not come, and no bomb keeps the event loop: it is inflated step by step.
+* Nobody waits for ever for bytes that do not come, or come one by one; and no bomb keeps the event loop: it is inflated step
+  by step.
 """
 
 import asyncio
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from starlette.types import Receive
@@ -28,34 +30,46 @@ _ZSTD_WINDOW_LOG = 23
 
 
 class Disconnected(Exception):
-    """The client went away before its body was there."""
+    """The client went away before its request was kept: nobody waits for the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """Of one body: bytes after decompression, longest wait for the next bytes, and longest time for all of it."""
+
+    size_bytes: int
+    read_timeout_s: float = 30.0
+    body_timeout_s: float = 120.0
 
 
 async def read_body(
     receive: Receive,
     encoding: str,
-    limit_bytes: int,
-    patience_s: float,
+    limits: BodyLimits,
+    resize: Callable[[int], None] = lambda _size: None,
     check_start: Callable[[bytes], None] = lambda _start: None,
 ) -> bytes:
     """
     The body, decompressed as `encoding` (the header Content-Encoding, "" where there is none) says.
 
-    patience_s    longest wait for the next bytes
+    resize        told how large the body is by now; may raise, where there is no room for it
     check_start   shown what is there after each step; may raise, so that the rest need not come
 
     Raises `TooLarge`, `MalformedRequest`, `BodyStalled`, `Disconnected`.
     """
+    limit_bytes = limits.size_bytes
     step_bytes = min(_STEP_BYTES, limit_bytes + 1)
     stream = _stream_of(encoding.lower() or "identity", step_bytes)
+    until_s = asyncio.get_running_loop().time() + limits.body_timeout_s
     body = bytearray()
     more = True
     while more:
-        chunk, more = await _next_chunk(receive, patience_s, len(body))
+        chunk, more = await _next_chunk(receive, limits, until_s, len(body))
         for piece in stream.pieces(chunk):
             body += piece
             if len(body) > limit_bytes:
                 raise TooLarge(f"the body is over {limit_bytes} bytes; send less at once, or raise server.max_request_bytes")
+            resize(len(body))
             if len(piece) == step_bytes:
                 await asyncio.sleep(0)
         if stream.surplus:
@@ -68,15 +82,18 @@ async def read_body(
     return bytes(body)
 
 
-async def _next_chunk(receive: Receive, patience_s: float, had: int) -> tuple[bytes, bool]:
+async def _next_chunk(receive: Receive, limits: BodyLimits, until_s: float, had: int) -> tuple[bytes, bool]:
     """The next bytes, and whether more follow."""
+    next_s = asyncio.get_running_loop().time() + limits.read_timeout_s
     try:
-        async with asyncio.timeout(patience_s):
+        async with asyncio.timeout_at(min(next_s, until_s)):
             message = await receive()
     except TimeoutError:
-        raise BodyStalled(
-            f"no byte of the body came for {patience_s:g} s (server.read_timeout_s), {had} bytes are there; send it again"
-        ) from None
+        if until_s < next_s:
+            found = f"the body was not there within {limits.body_timeout_s:g} s (ingress.body_timeout_s)"
+        else:
+            found = f"no byte of the body came for {limits.read_timeout_s:g} s (server.read_timeout_s)"
+        raise BodyStalled(f"{found}, {had} bytes are; send it again") from None
     if message["type"] == "http.disconnect":
         raise Disconnected
     return message.get("body", b""), message.get("more_body", False)

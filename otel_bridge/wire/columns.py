@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,15 @@ from numpy.typing import NDArray
 from otel_bridge.errors import MalformedRequest
 from otel_bridge.model.events import NO_INSTRUCTION, Block, EventBatch, EventKind
 from otel_bridge.model.stream import Stream
-from otel_bridge.wire.frame import COLUMNS, Columns, Frame
+from otel_bridge.wire.frame import COLUMNS, Frame
 from otel_bridge.wire.names import Names
+from otel_bridge.wire.shape import MAX_CHAIN, Columns, Shape
 
 _MAX_METADATA_BYTES = 16 << 20
-_MAX_CHAIN = 255
 _WHOLE = {"kind", "instruction", "identifier", "start_delta", "duration"}
 """Columns that have every row; others have every row or none."""
 _OUTSIDE = (EventKind.RUNTIME.value, EventKind.DELEGATE.value)
 """Kinds of events that may be of no instruction."""
-_DELEGATE = EventKind.DELEGATE.value
-_KINDS = len(EventKind)
 
 
 @dataclass(slots=True)
@@ -49,59 +48,53 @@ def batch_of(
 
     `counts` are the events of each block. Raises `MalformedRequest` where the columns do not fit each other or the blocks.
     """
-    columns = _fitting(frame.columns, split=any(block.part is not None for block in blocks))
-    n = len(columns["kind"])
-    bounds = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(np.array(counts, np.int64), out=bounds[1:])
-    if int(bounds[-1]) != n:
+    shape = frame.shape
+    split = any(block.part is not None for block in blocks)
+    _check_lengths(frame, split=split)
+    bounds = np.array([0, *accumulate(counts)], np.int64)
+    if bounds[-1] != len(shape):
         raise MalformedRequest(
-            f"blocks: their event_count adds up to {int(bounds[-1])}, and events.kind has {n} entries; "
+            f"blocks: their event_count adds up to {int(bounds[-1])}, and events.kind has {len(shape)} entries; "
             "each event belongs to one block"
         )
     payloads = (b"", *frame.metadata)
-    start = _starts(columns["start_delta"], columns.get("clock"), len(stream.clocks))
+    columns: dict[str, NDArray[Any]] = {
+        "kind": shape.kind,
+        "instruction": shape.instruction,
+        "chain": shape.chain,
+        "name": shape.name,
+        "start": _starts(frame.start_delta, shape, stream),
+        "duration": frame.duration,
+        "clock": shape.clock,
+        "metadata": shape.metadata,
+    }
+    if split:
+        columns["occurrence"] = shape.occurrence
     rejected: dict[str, int] = {}
     first_rejection = ""
-    if n and not _is_sound(columns, frame.names, stream, payloads):
-        sieve = _Sieve(np.ones(n, np.bool_))
-        wide = {name: column if name == "duration" else column.astype(np.int64) for name, column in columns.items()}
+    if len(shape) and not _is_sound(frame, stream, payloads):
+        sieve = _Sieve(np.ones(len(shape), np.bool_))
+        given = {name: column for name, column in frame.columns.items() if len(column)}
+        wide = {name: column if name == "duration" else column.astype(np.int64) for name, column in given.items()}
         _check(wide, sieve, frame.names, stream, payloads)
         rejected, first_rejection = sieve.rejected, sieve.first_rejection
         columns = {name: column[sieve.kept] for name, column in columns.items()}
-        start = start[sieve.kept]
         bounds = np.concatenate(([0], np.cumsum(sieve.kept)))[bounds]
-    kind, instruction = columns["kind"].astype(np.uint8), columns["instruction"].astype(np.int32)
-    instruction[kind == EventKind.RUNTIME] = NO_INSTRUCTION
-    metadata = _column(columns, "metadata", np.uint32)
     if b"" in frame.metadata:
-        metadata[np.array([not payload for payload in payloads], np.bool_)[metadata]] = 0
-    batch = EventBatch(
-        streams=(stream,),
-        blocks=blocks,
-        names=frame.names.names,
-        payloads=payloads,
-        bounds=bounds,
-        kind=kind,
-        instruction=instruction,
-        chain=_column(columns, "chain", np.uint8),
-        name=_column(columns, "identifier", np.uint32),
-        start=start,
-        duration=_column(columns, "duration", np.uint64),
-        clock=_column(columns, "clock", np.uint8),
-        metadata=metadata,
-        occurrence=_column(columns, "occurrence", np.uint32) if "occurrence" in columns else None,
-    )
+        empty = np.array([not payload for payload in payloads], np.bool_)
+        columns["metadata"] = np.where(empty[columns["metadata"]], np.uint32(0), columns["metadata"])
+    batch = EventBatch((stream,), blocks, frame.names.names, payloads, bounds, **columns)
     return batch, rejected, first_rejection
 
 
-def _column(columns: Columns, name: str, dtype: type[np.unsignedinteger[Any]]) -> NDArray[Any]:
-    return columns[name].astype(dtype) if name in columns else np.zeros(len(columns["kind"]), dtype)
-
-
-def _fitting(columns: Columns, *, split: bool) -> dict[str, NDArray[Any]]:
-    """The columns that say something: those that are left out, and occurrences of whole inferences, are not there."""
-    n = len(columns["kind"])
+def _check_lengths(frame: Frame, *, split: bool) -> None:
+    """Raise `MalformedRequest` where a column has neither every row nor, if it may be left out, none."""
+    n = len(frame.shape)
+    times = len(frame.start_delta) == n == len(frame.duration)
+    if times and frame.shape.even and (not split or len(frame.shape.occurrence) == n):
+        return
     whole = _WHOLE | {"occurrence"} if split else _WHOLE
+    columns = frame.columns
     for name in COLUMNS:
         entries = len(columns[name])
         if entries != n and (entries or name in whole):
@@ -109,26 +102,19 @@ def _fitting(columns: Columns, *, split: bool) -> dict[str, NDArray[Any]]:
                 f"events.{name}: has {entries} entries, and events.kind has {n}; "
                 f"it must have as many{'' if name in whole else ', or none'}"
             )
-    return {name: columns[name] for name in COLUMNS if name in whole or (len(columns[name]) and name != "occurrence")}
 
 
-def _is_sound(columns: Columns, names: Names, stream: Stream, payloads: tuple[bytes, ...]) -> bool:
-    """Whether no row can be rejected: what `_check` looks for row by row, asked of whole columns."""
-    kind, instruction, index = columns["kind"], columns["instruction"], columns["identifier"]
-    if not names.sound or kind.min() < 1 or kind.max() > _KINDS or index.max() >= len(names):
-        return False
-    lowest = instruction.min()
-    if lowest < NO_INSTRUCTION:
-        return False
-    if lowest == NO_INSTRUCTION and ((instruction == NO_INSTRUCTION) & (kind != _OUTSIDE[0]) & (kind != _OUTSIDE[1])).any():
-        return False
-    if names.numbers and (names.number[index] & (kind != _DELEGATE)).any():
-        return False
+def _is_sound(frame: Frame, stream: Stream, payloads: tuple[bytes, ...]) -> bool:
+    """Whether no row can be rejected: what `_check` looks for row by row, asked of what is known of the shape."""
+    shape, names = frame.shape, frame.names
     return (
-        ("chain" not in columns or columns["chain"].max() <= _MAX_CHAIN)
-        and ("clock" not in columns or columns["clock"].max() < len(stream.clocks))
-        and ("metadata" not in columns or columns["metadata"].max() < len(payloads))
-        and max(map(len, payloads)) <= _MAX_METADATA_BYTES
+        shape.sound
+        and names.sound
+        and shape.most_name < len(names)
+        and shape.most_clock < len(stream.clocks)
+        and shape.most_metadata < len(payloads)
+        and (len(payloads) == 1 or max(map(len, payloads)) <= _MAX_METADATA_BYTES)
+        and not (names.numbers and names.number[shape.plain].any())
     )
 
 
@@ -153,8 +139,8 @@ def _check(
     bad = (instruction < NO_INSTRUCTION) | ((instruction == NO_INSTRUCTION) & ~np.isin(kind, _OUTSIDE))
     sieve.reject(bad, "no_instruction", found("instruction", "a CALL or SCOPE is of an instruction, from 0; else send -1"))
     if "chain" in columns:
-        bad = columns["chain"] > _MAX_CHAIN
-        sieve.reject(bad, "chain_out_of_range", found("chain", f"it must be 0 to {_MAX_CHAIN}"))
+        bad = columns["chain"] > MAX_CHAIN
+        sieve.reject(bad, "chain_out_of_range", found("chain", f"it must be 0 to {MAX_CHAIN}"))
     if "clock" in columns:
         clocks = len(stream.clocks)
         sieve.reject(columns["clock"] >= clocks, "clock_index", found("clock", f"the stream has {clocks} clocks"))
@@ -196,12 +182,12 @@ def _check_numbers(columns: Columns, sieve: _Sieve, names: Names) -> None:
     )
 
 
-def _starts(delta: NDArray[Any], clock: NDArray[Any] | None, clocks: int) -> NDArray[np.uint64]:
+def _starts(delta: NDArray[np.int64], shape: Shape, stream: Stream) -> NDArray[np.uint64]:
     """Start ticks: running sums per clock, modulo 2^64. Rows that are rejected count too: the next delta builds on them."""
-    steps = delta.astype(np.int64, copy=False).view(np.uint64)
-    if clock is None or not clock.any():
-        return np.cumsum(steps, dtype=np.uint64)
-    clock = np.minimum(clock.astype(np.int64), clocks)  # beyond: rejected rows
+    steps = delta.view(np.uint64)
+    if shape.most_clock < 1:
+        return steps.cumsum()
+    clock = np.minimum(shape.columns["clock"].astype(np.int64), len(stream.clocks))  # beyond: rejected rows
     start = np.zeros(len(steps), np.uint64)
     for index in np.unique(clock):
         rows = clock == index

@@ -1,7 +1,8 @@
 """
 What both doors have before them: TLS and the gate, as the settings want them, kept current while the bridge runs.
 
-Invariant: a token that is created or revoked, and a certificate that is rotated, count within `LOOK_S` seconds and a moment.
+Invariant: a token that is created or revoked, a certificate that is rotated, and keys of an identity provider that are due
+count within `LOOK_S` seconds and a moment.
 """
 
 import asyncio
@@ -11,10 +12,13 @@ from collections.abc import Callable
 from otel_bridge.auth.book import FILE_NAME
 from otel_bridge.auth.gate import Gate
 from otel_bridge.auth.keyring import Keyring
+from otel_bridge.auth.keys import open_keys
+from otel_bridge.auth.rates import Rates
 from otel_bridge.auth.refusals import Refusals, Watch
-from otel_bridge.config.auth import AuthConfig
-from otel_bridge.config.sections import ServerConfig
+from otel_bridge.auth.web_token import WebTokens
+from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.model.identity import Identity
+from otel_bridge.wire.intake import Spend, for_nothing
 from otel_bridge.wire.tls import DoorTls, TlsFiles
 
 _log = logging.getLogger(__name__)
@@ -27,12 +31,21 @@ class Entrance:
     """
     TLS and the gate; None: there is none.
 
+    spend   to be told what tenants have sent
+
     Raises `ConfigError` where a file cannot be used.
     """
 
-    def __init__(self, tls: DoorTls | None = None, gate: Gate | None = None, *refresh: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        tls: DoorTls | None = None,
+        gate: Gate | None = None,
+        *refresh: Callable[[], None],
+        spend: Spend = for_nothing,
+    ) -> None:
         self.tls = tls
         self.gate = gate
+        self.spend = spend
         self._refresh = (*refresh, tls.refresh) if tls is not None else refresh
         self._looking: asyncio.Task[None] | None = None
 
@@ -54,11 +67,12 @@ class Entrance:
                 try:
                     await asyncio.to_thread(refresh)
                 except Exception:  # noqa: BLE001 - whatever it is, what comes later is still to be seen
-                    _log.exception("tokens or certificates could not be looked at; it is tried again")
+                    _log.exception("tokens, certificates or keys could not be looked at; it is tried again")
 
 
-def open_entrance(server: ServerConfig, auth: AuthConfig, watch: Watch) -> Entrance:
+def open_entrance(config: BridgeConfig, watch: Watch) -> Entrance:
     """The entrance that the settings describe; `watch` is told of refusals. Raises `ConfigError`."""
+    server, auth = config.server, config.auth
     tls = None
     if server.tls_certificate and server.tls_key:
         files = TlsFiles(server.tls_certificate, server.tls_key, server.tls_client_ca)
@@ -67,12 +81,16 @@ def open_entrance(server: ServerConfig, auth: AuthConfig, watch: Watch) -> Entra
         return Entrance(tls)
     own = [server.data_dir / FILE_NAME] if server.data_dir is not None else []
     keyring = Keyring(own + ([auth.tokens_file] if auth.tokens_file is not None else []))
-    if not len(keyring) and not auth.certificates:
+    keys = open_keys(config.jwt) if config.jwt.enabled else None
+    if not len(keyring) and not auth.certificates and keys is None:
         _log.warning("auth is on and there is no token yet: nobody comes in; make one with `otel-bridge token create`")
+    rates = Rates(config.tenants)
     gate = Gate(
         keyring,
         Refusals(watch),
         certificates={name: Identity(name, frozenset(each.scopes), each.tenant) for name, each in auth.certificates.items()},
         needs_certificate=server.tls_client_ca is not None,
+        web_tokens=WebTokens(config.jwt, keys) if keys is not None else None,
+        rates=rates,
     )
-    return Entrance(tls, gate, keyring.refresh)
+    return Entrance(tls, gate, keyring.refresh, *([keys.refresh] if keys is not None else []), spend=rates.spend)

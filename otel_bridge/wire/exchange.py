@@ -23,22 +23,36 @@ from otel_bridge.errors import BodyStalled, BridgeError, Draining
 from otel_bridge.wire.body import Disconnected
 from otel_bridge.wire.intake import SENT_KEY
 from otel_bridge.wire.status import code_of, message_of, retry_after_s, status_of
+from otel_bridge.wire.turnstile import Turnstile, Visit
 
 _log = logging.getLogger(__name__)
 
 JSON = "application/json"
 PROTOBUF = "application/x-protobuf"
 
+_MAX_DIGITS = 18
+
 Requests = Callable[[str], None]
 """Told the outcome of each request: "ok", or the reason of its error."""
+
+GIVEN_UP = "disconnected"
+"""The outcome of a request whose client is gone, or does not wait any more."""
+
+IS_GONE = "is_gone"
+"""Key in the `state` of an ASGI scope: a function that tells whether the connection is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request that has come, but for its body."""
+    """
+    A request that has come, but for its body.
+
+    visit   what it takes of the bridge; None: it has not been let in yet
+    """
 
     scope: Scope
     receive: Receive
+    visit: Visit | None = None
 
     @property
     def method(self) -> str:
@@ -63,6 +77,22 @@ class Exchange:
     def headers(self, name: bytes) -> list[str]:
         """All headers of a name."""
         return [value.decode("latin-1") for key, value in self.scope["headers"] if key == name]
+
+    @property
+    def length(self) -> int:
+        """Bytes of the body as it is sent; 0 where that is not known."""
+        said = self.header(b"content-length")
+        return int(said) if said.isascii() and said.isdecimal() and len(said) <= _MAX_DIGITS else 0
+
+    def resize(self, size: int) -> None:
+        """The body has so many bytes by now. Raises `Overloaded` where there is no room for them."""
+        if self.visit is not None:
+            self.visit.resize(size)
+
+    def is_given_up(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        is_gone = self.scope.get("state", {}).get(IS_GONE)
+        return is_gone is not None and bool(is_gone())
 
     def part(self, name: str) -> str:
         """A part of the path, by its name in the route; "" where the route has none."""
@@ -118,22 +148,25 @@ class Endpoint:
     """
     A route as an ASGI application.
 
-    answer   makes the answer; what it raises is an error of the table
-    count    told the outcome
-    fault    how errors are written
+    answer      makes the answer; what it raises is an error of the table
+    turnstile   lets it in
+    count       told the outcome
+    fault       how errors are written
     """
 
-    def __init__(self, answer: Answer, count: Requests, fault: FaultReply = json_fault) -> None:
+    def __init__(self, answer: Answer, turnstile: Turnstile, count: Requests, fault: FaultReply = json_fault) -> None:
         self._answer = answer
+        self._turnstile = turnstile
         self._count = count
         self.fault = fault
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         try:
-            reply = await self._answer(Exchange(scope, receive))
+            with await self._turnstile.enter() as visit:
+                reply = await self._answer(Exchange(scope, receive, visit))
         except Disconnected:
-            self._count("disconnected")
+            self._count(GIVEN_UP)
             return
         except asyncio.CancelledError:  # the server's grace for requests under way is over
             stopped = Draining("the bridge stopped before the body was there; send it again, to another instance or later")

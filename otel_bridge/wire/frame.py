@@ -2,17 +2,18 @@
 An `ExportEventsRequest` on its way into columns: the same message, read more coarsely.
 
 Protobuf's own parser makes a Python object of every number that is asked for, which costs more than all that is done with it
-later. So it is given the schema with two kinds of fields replaced by what they are on the wire: identifiers and columns come
-as bytes. Packed columns are then decoded by numpy, tables of identifiers that are known already are not decoded at all.
+later. So it is given the schema with fields replaced by what they are on the wire: identifiers and columns come as bytes.
+Packed columns are then decoded by numpy; tables of identifiers and columns that are known already (wire/shape.py) are not
+decoded at all.
 
 Invariants
 * A body is read here if and only if protobuf reads it with the schema of `proto/`, with an equal result. Whatever is unusual
   (columns that are not packed, or come in pieces) is left to protobuf. One exception does no harm: groups of unknown fields in
-  an identifier, which are skipped, may be nested one level deeper than protobuf allows.
-* A few events are cheaper by protobuf: below `_FEW_BYTES` of columns they are.
+  an identifier, or in few columns, which are skipped, may be nested one level deeper than protobuf allows.
+* The times of a few events are cheaper by protobuf: below `_FEW_BYTES` of columns they are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
@@ -27,34 +28,26 @@ from numpy.typing import NDArray
 from otel_bridge.errors import MalformedRequest
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.names import Names, names_of
+from otel_bridge.wire.shape import STEADY, TIMES, Columns, Shape, shape_from, shape_of
 from otel_bridge.wire.varints import decode_varints, unzigzag
 
-_FEW_BYTES = 1000
-_UINT32 = np.uint64(2**32 - 1)
+_FEW_BYTES = 2000
 
 _MOST = {"identifiers": 1 << 20, "metadata": 1 << 20, "blocks": 1 << 16}
 _MOST_EVENTS = 1 << 20
 
 COLUMNS = tuple(field.name for field in pb.EventColumns.DESCRIPTOR.fields)
-_ZIGZAG = {"instruction", "start_delta"}
-_HALF = {"kind", "instruction", "chain", "identifier", "clock", "metadata", "occurrence"}
-"""Columns of 32 bits: protobuf drops what a longer number has beyond."""
-_SIGNED = {"kind"}
-"""Of these, those whose highest bit is a sign."""
-
 _NONE = np.zeros(0, np.int64)
 
-Columns = Mapping[str, NDArray[Any]]
-"""Each column's numbers, of whatever integer type holds them."""
 
-
-def _coarse_messages() -> tuple[Any, Any]:
-    """The classes of `ExportEventsRequest` and `EventColumns` in the coarse schema."""
+def _coarse_messages(columns: Collection[str]) -> tuple[Any, Any]:
+    """The classes of `ExportEventsRequest` and `EventColumns` in a coarse schema, where these columns come as bytes."""
+    as_bytes = {"EventColumns": columns, "ExportEventsRequest": ("identifiers", "events")}
     file = descriptor_pb2.FileDescriptorProto()
     pb.DESCRIPTOR.CopyToProto(file)
     for message in file.message_type:
         for field in message.field:
-            if message.name == "EventColumns" or (message.name == "ExportEventsRequest" and field.name in _AS_BYTES):
+            if field.name in as_bytes.get(message.name, ()):
                 field.ClearField("type_name")
                 field.ClearField("options")
                 field.label = descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
@@ -62,29 +55,34 @@ def _coarse_messages() -> tuple[Any, Any]:
     pool = DescriptorPool()
     pool.Add(file)
     names = pb.ExportEventsRequest.DESCRIPTOR.full_name, pb.EventColumns.DESCRIPTOR.full_name
-    request, columns = (GetMessageClass(pool.FindMessageTypeByName(name)) for name in names)
-    return request, columns
+    request, events = (GetMessageClass(pool.FindMessageTypeByName(name)) for name in names)
+    return request, events
 
 
-_AS_BYTES = {"identifiers", "events"}
-_CoarseRequest, _CoarseColumns = _coarse_messages()
+_CoarseRequest, _CoarseColumns = _coarse_messages(COLUMNS)
+_, _FewColumns = _coarse_messages(STEADY)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen, it would take longer to make than to fill
 class Frame:
     """
     A request, parsed as far as admission needs it; made by `FromString`, as messages are.
 
-    stream    None: unset
-    names     the table `identifiers`
-    blocks    to be read once: that changes them
+    stream        None: unset. To be read once: that changes it
+    names         the table `identifiers`
+    blocks        to be read once: that changes them
+    shape         all columns but these two, of which each may have any length:
+    start_delta   int64
+    duration      uint64
     """
 
     stream: pb.Stream | None
     names: Names
     metadata: Sequence[bytes]
     blocks: Sequence[pb.Block]
-    columns: Columns
+    shape: Shape
+    start_delta: NDArray[np.int64]
+    duration: NDArray[np.uint64]
 
     DESCRIPTOR: ClassVar[Descriptor] = pb.ExportEventsRequest.DESCRIPTOR
 
@@ -97,14 +95,19 @@ class Frame:
         columns = _coarse_columns(seen.events)
         if columns is None:
             columns = _protobuf_columns(pb.ExportEventsRequest.FromString(body).events)
-        _bound("events.kind", len(columns["kind"]), _MOST_EVENTS)
+        _bound("events.kind", len(columns[0]), _MOST_EVENTS)
         return cls(
             cast("pb.Stream", seen.stream) if seen.HasField("stream") else None,
             names_of(tuple(seen.identifiers)),
             seen.metadata,
             seen.blocks,
-            columns,
+            *columns,
         )
+
+    @property
+    def columns(self) -> Columns:
+        """All columns as they came."""
+        return {**self.shape.columns, "start_delta": self.start_delta, "duration": self.duration}
 
 
 def _bound(table: str, entries: int, most: int) -> None:
@@ -112,42 +115,48 @@ def _bound(table: str, entries: int, most: int) -> None:
         raise MalformedRequest(f"{table}: has {entries} entries; at most {most} are allowed, send several requests")
 
 
-def _coarse_columns(events: Sequence[bytes]) -> Columns | None:
+_Columns = tuple[Shape, NDArray[np.int64], NDArray[np.uint64]]
+"""The last three parts of a `Frame`."""
+
+
+def _coarse_columns(events: Sequence[bytes]) -> _Columns | None:
     """The columns of the one `EventColumns` of a request; None: protobuf must say."""
     if len(events) != 1:
         return None
-    if len(events[0]) < _FEW_BYTES:
-        return _few_columns(events[0])
-    coarse = _CoarseColumns.FromString(events[0])
+    few = len(events[0]) < _FEW_BYTES
+    coarse = (_FewColumns if few else _CoarseColumns).FromString(events[0])
     if len(UnknownFieldSet(coarse)):  # a column that is not packed is unknown to the coarse schema
         return None
-    pieces = [getattr(coarse, name) for name in COLUMNS]
-    if max(map(len, pieces)) > 1:
+    steady = _pieces(coarse, STEADY)
+    shape = shape_of(steady) if steady is not None else None
+    if shape is None:
         return None
-    decoded = decode_varints([piece[0] if piece else b"" for piece in pieces])
+    if few:
+        return shape, *_times(coarse)
+    packed = _pieces(coarse, TIMES)
+    decoded = decode_varints(packed) if packed is not None else None
     if decoded is None:
         return None
-    columns: dict[str, NDArray[Any]] = {}
-    for name, column in zip(COLUMNS, decoded, strict=True):
-        numbers = column & _UINT32 if name in _HALF and column.dtype == np.uint64 else column
-        if name in _ZIGZAG:
-            columns[name] = unzigzag(numbers)
-        elif name in _SIGNED and numbers.dtype == np.uint64:
-            columns[name] = numbers.astype(np.int32)
-        else:
-            columns[name] = numbers
-    return columns
+    delta, duration = decoded
+    return shape, unzigzag(delta).astype(np.int64, copy=False), duration.astype(np.uint64, copy=False)
 
 
-def _few_columns(events: bytes) -> Columns | None:
-    """The same by protobuf, which follows unknown groups one level deeper than it would from the top of the request."""
-    columns = pb.EventColumns.FromString(events)
-    return None if len(UnknownFieldSet(columns)) else _protobuf_columns(columns)
+def _pieces(coarse: Any, names: Sequence[str]) -> tuple[bytes, ...] | None:
+    """The packed fields of these columns, b"" where there is none; None: one comes in pieces."""
+    pieces = [getattr(coarse, name) for name in names]
+    if max(map(len, pieces)) > 1:
+        return None
+    return tuple([piece[0] if piece else b"" for piece in pieces])
 
 
-def _protobuf_columns(events: pb.EventColumns) -> Columns:
+def _times(events: Any) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    delta, duration = events.start_delta, events.duration
+    return np.fromiter(delta, np.int64, len(delta)), np.fromiter(duration, np.uint64, len(duration))
+
+
+def _protobuf_columns(events: pb.EventColumns) -> _Columns:
     columns = {}
-    for name in COLUMNS:
+    for name in STEADY:
         values = getattr(events, name)
-        columns[name] = np.fromiter(values, np.uint64 if name == "duration" else np.int64, len(values)) if values else _NONE
-    return columns
+        columns[name] = np.fromiter(values, np.int64, len(values)) if values else _NONE
+    return shape_from(columns), *_times(events)

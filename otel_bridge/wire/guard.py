@@ -14,12 +14,12 @@ from starlette import types as asgi
 from starlette.routing import Route
 
 from otel_bridge.auth.gate import Gate, Refusal, Shown
-from otel_bridge.errors import Unauthenticated
+from otel_bridge.errors import PermissionDenied, Unauthenticated
 from otel_bridge.model.identity import Scope
 from otel_bridge.wire.access import needed
+from otel_bridge.wire.call import Context, abort
 from otel_bridge.wire.exchange import Endpoint, Exchange, Reply, Requests, json_fault, send_reply
 from otel_bridge.wire.sender import note_sender
-from otel_bridge.wire.servicers import Context, abort
 
 AUTHORIZATION = "authorization"
 CLIENT_NAMES = "client_names"
@@ -74,9 +74,9 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
             else:
                 note_sender(decision)
 
-        async def answer_one(message: Any, context: Context) -> Any:
+        async def answer_one(messages: AsyncIterator[Any], context: Context) -> Any:
             await check(context)
-            return await handler.unary_unary(message, context)
+            return await handler.stream_unary(messages, context)
 
         async def answer_stream(messages: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
             await check(context)
@@ -84,9 +84,9 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
                 yield answer
 
         codecs = (handler.request_deserializer, handler.response_serializer)
-        if handler.request_streaming:
+        if handler.response_streaming:
             return grpc.stream_stream_rpc_method_handler(answer_stream, *codecs)
-        return grpc.unary_unary_rpc_method_handler(answer_one, *codecs)
+        return grpc.stream_unary_rpc_method_handler(answer_one, *codecs)
 
     async def _turn_away(self, refusal: Refusal, what: str, context: Context) -> None:
         self._gate.turn_away(refusal, "grpc", what, str(context.peer()))
@@ -120,7 +120,7 @@ class HttpGuard:
             if isinstance(decision, Refusal):
                 self._gate.turn_away(decision, "http", what, _peer_of(scope))
                 self._count(decision.error.reason)
-                await send_reply(send, _challenged(self._fault(decision.error), decision))
+                await send_reply(send, _challenged(self._fault(decision.error), decision.error))
                 return
             note_sender(decision)
         await self._app(scope, receive, send)
@@ -132,14 +132,18 @@ def guard_routes(routes: Sequence[Route], gate: Gate, count: Requests) -> None:
         route.app = HttpGuard(route, gate, count)
 
 
-def _challenged(reply: Reply, refusal: Refusal) -> Reply:
-    """The reply with the header that RFC 6750, section 3, asks for."""
-    error = refusal.error
+def _challenged(reply: Reply, error: Exception) -> Reply:
+    """The reply with the header that RFC 6750, section 3, asks for; nothing where the credential is not at fault."""
     challenge = 'Bearer realm="otel-bridge"'
-    if not isinstance(error, Unauthenticated):
-        challenge += f', error="insufficient_scope", scope="{error.scope}"'
-    elif error.is_invalid:
-        challenge += ', error="invalid_token"'
+    match error:
+        case PermissionDenied():
+            challenge += f', error="insufficient_scope", scope="{error.scope}"'
+        case Unauthenticated(is_invalid=True):
+            challenge += ', error="invalid_token"'
+        case Unauthenticated():
+            pass
+        case _:
+            return reply
     return Reply(reply.body, reply.media_type, reply.status, {**reply.headers, "www-authenticate": challenge})
 
 

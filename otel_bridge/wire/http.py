@@ -7,7 +7,7 @@ The HTTP door: events and ETDumps without gRPC, mappings, health and metrics.
     POST /v1/events     body and answer: protobuf, as `ExportEvents` has them; so are errors
     ...  /v1/mappings   mapping_routes.py
     GET  /healthz    200 while the process lives
-    GET  /readyz     200 while requests are taken, else 503
+    GET  /readyz     200 while requests are welcome, else 503, with a line for each part that this needs
     GET  /metrics    Prometheus text
 
 Bodies may be gzip or zstd. Answers but for those of /v1/events are JSON: counts with 200; else an object with `code`, `reason`
@@ -15,6 +15,7 @@ and `message`, and `Retry-After` where a retry helps.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -23,10 +24,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from otel_bridge.auth.gate import Gate
-from otel_bridge.errors import MalformedRequest
+from otel_bridge.errors import MalformedRequest, TooLarge
 from otel_bridge.telemetry.traces import SILENT, Traces
 from otel_bridge.v1 import profiling_pb2 as pb
-from otel_bridge.wire.body import read_body
+from otel_bridge.wire.body import BodyLimits, read_body
 from otel_bridge.wire.exchange import (
     JSON,
     PROTOBUF,
@@ -39,21 +40,23 @@ from otel_bridge.wire.exchange import (
     protobuf_reply,
 )
 from otel_bridge.wire.guard import guard_routes
+from otel_bridge.wire.health import Condition
 from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.mapping_routes import mapping_routes
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.query import upload_request, values
 from otel_bridge.wire.sender import sender
 from otel_bridge.wire.traced import trace_routes
+from otel_bridge.wire.turnstile import Turnstile
 
 
 def http_app(
     intake: Intake,
     mappings: Mappings,
     *,
-    max_request_bytes: int,
-    read_timeout_s: float,
-    ready: Callable[[], bool],
+    limits: BodyLimits,
+    turnstile: Turnstile,
+    ready: Callable[[], Condition],
     metrics: Callable[[], bytes],
     count: Requests,
     gate: Gate | None = None,
@@ -62,23 +65,29 @@ def http_app(
     """
     The routes.
 
-    max_request_bytes   of a body, after decompression
-    read_timeout_s      longest wait for the next bytes of a body
-    ready               whether requests are taken
-    metrics             Prometheus text exposition
-    count               told the outcome of each request but for health and metrics: "ok", or the reason of its error
-    gate                decides who may come in; None: all may
-    traces              spans of the bridge's own
+    limits      of a body
+    turnstile   lets requests in, but for health and metrics, which an overload must not hide
+    ready       whether requests are welcome
+    metrics     Prometheus text exposition
+    count       told the outcome of each request but for health and metrics: "ok", or the reason of its error
+    gate        decides who may come in; None: all may
+    traces      spans of the bridge's own
     """
 
     async def read(exchange: Exchange, check_start: Callable[[bytes], None] = lambda _start: None) -> bytes:
         encoding = exchange.header(b"content-encoding")
-        return await read_body(exchange.receive, encoding, max_request_bytes, read_timeout_s, check_start)
+        if not encoding and exchange.length > limits.size_bytes:
+            raise TooLarge(
+                f"header Content-Length: is {exchange.length}, over {limits.size_bytes} bytes; send less at once, or raise "
+                "server.max_request_bytes"
+            )
+        return await read_body(exchange.receive, encoding, limits, exchange.resize, check_start)
 
     async def upload(exchange: Exchange) -> Reply:
         message = upload_request(exchange.query)
         message.etdump = await read(exchange)
-        answer = await intake.upload_etdump(message.SerializeToString(), exchange.sent, sender().tenant)
+        body = message.SerializeToString()
+        answer = await intake.upload_etdump(body, exchange.sent, sender().tenant, exchange.is_given_up)
         return json_reply(_counts(answer))
 
     async def export(exchange: Exchange) -> Reply:
@@ -86,21 +95,23 @@ def http_app(
         if exchange.header(b"content-type").partition(";")[0].strip().lower() == JSON:
             raise MalformedRequest(f"header Content-Type: is {JSON}; send an ExportEventsRequest as {PROTOBUF}")
         body = await read(exchange)
-        return protobuf_reply(await intake.export_events(body, exchange.sent, sender().tenant))
+        return protobuf_reply(await intake.export_events(body, exchange.sent, sender().tenant, exchange.is_given_up))
+
+    endpoint = partial(Endpoint, turnstile=turnstile, count=count)
 
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
     async def readyz(_request: Request) -> Response:
-        return PlainTextResponse("ready\n") if ready() else PlainTextResponse("not ready\n", 503)
+        return ready().reply()
 
     async def show_metrics(_request: Request) -> Response:
         return Response(metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     routes = [
-        Route("/v1/events", Endpoint(export, count, protobuf_fault), methods=["POST"]),
-        Route("/v1/etdump", Endpoint(upload, count), methods=["POST"]),
-        *mapping_routes(mappings, read, count),
+        Route("/v1/events", endpoint(export, fault=protobuf_fault), methods=["POST"]),
+        Route("/v1/etdump", endpoint(upload), methods=["POST"]),
+        *mapping_routes(mappings, read, endpoint),
         Route("/healthz", healthz),
         Route("/readyz", readyz),
         Route("/metrics", show_metrics),

@@ -3,30 +3,29 @@ Taking in events: the way from a request's bytes to the spool, the same for gRPC
 
 Invariants
 * The answer is given only once the events are in the spool: receive, append, then acknowledge.
-* A request that is sent again gets the receipt and the builds of its first attempt, as far as that is remembered, so its spans
-  are the same byte for byte and a back end shows them once.
+* A request that is sent again is answered as its first attempt was (repeats.py). Nothing else follows from it.
+* A request that nobody waits for any more is not parsed, and not kept.
 * What takes long (a large file) is parsed in a thread; the event loop never waits for it.
 """
 
 import asyncio
-import hashlib
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
 
 from otel_bridge.errors import BridgeError, MalformedRequest
 from otel_bridge.model.stream import trail
-from otel_bridge.spool.protocol import Spool
+from otel_bridge.spool.protocol import Seen, Spool
 from otel_bridge.telemetry.traces import SILENT, Traces
 from otel_bridge.v1 import profiling_pb2 as pb
-from otel_bridge.wire.admission import Admitted, BuildOf, Receipt, Rules, admit_etdump, admit_events
+from otel_bridge.wire.admission import Admitted, Receipt, Rules, admit_etdump, admit_events
+from otel_bridge.wire.body import Disconnected
 from otel_bridge.wire.frame import Frame
+from otel_bridge.wire.repeats import Name, Repeats, name_of
 
 SENT_KEY = "otel-bridge-sent-unix-ns"
 """gRPC metadata key and HTTP header that tells when this attempt was sent."""
@@ -43,6 +42,18 @@ M = TypeVar("M", bound=Message | Frame)
 T = TypeVar("T")
 
 
+Spend = Callable[[str, int, int], None]
+"""(tenant, events, bytes): what it has sent."""
+
+
+def for_nothing(tenant: str, events: int, size_bytes: int) -> None:
+    """Where nobody asks what a tenant has sent."""
+
+
+def _never() -> bool:
+    return False
+
+
 class Watch(Protocol):
     """Told what came in."""
 
@@ -56,53 +67,13 @@ class Watch(Protocol):
         """The sender had dropped events before it sent."""
 
 
-@dataclass(slots=True)
-class Attempt:
-    """What the first attempt at a request fixed for all: when it came, and the builds that its aliases named."""
-
-    receipt: Receipt
-    bound: dict[tuple[str, str], str] = field(default_factory=dict)
-
-    def bind(self, build_of: BuildOf) -> BuildOf:
-        """`build_of` with the answers of the first attempt."""
-
-        def bound(name: str, version: str) -> str | None:
-            known = self.bound.get((name, version)) or build_of(name, version)
-            if known is not None:
-                self.bound[name, version] = known
-            return known
-
-        return bound
-
-
-class Receipts:
-    """
-    Remembers the last `max_entries` requests, so that a second attempt is given what the first one fixed.
-
-    Thread-safe: large bodies are hashed off the event loop.
-    """
-
-    def __init__(self, max_entries: int = 100_000) -> None:
-        self._max_entries = max_entries
-        self._known: OrderedDict[tuple[str, bytes], Attempt] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def first(self, body: bytes, receipt: Receipt) -> Attempt:
-        """The first attempt of a tenant with this body: this one, or an earlier one."""
-        key = receipt.tenant, hashlib.blake2b(body, digest_size=16).digest()
-        with self._lock:
-            known = self._known.setdefault(key, Attempt(receipt))
-            self._known.move_to_end(key)
-            if len(self._known) > self._max_entries:
-                self._known.popitem(last=False)
-        return known
-
-
 class Intake:
     """
     Admits requests and appends their events to the spool.
 
     build_of   binds an alias of a tenant to the build that it names now
+    repeats    knows what was sent before
+    spend      told what a tenant has sent: events that were kept, bytes whatever became of them
     now_ns     wall clock, nanoseconds since 1970
     traces     spans of the bridge's own
     """
@@ -113,71 +84,126 @@ class Intake:
         rules: Rules,
         build_of: TenantsBuildOf,
         watch: Watch,
-        now_ns: Callable[[], int] = time.time_ns,
+        repeats: Repeats,
         *,
+        now_ns: Callable[[], int] = time.time_ns,
+        spend: Spend = for_nothing,
         traces: Traces = SILENT,
     ) -> None:
         self._spool = spool
         self._rules = rules
         self._build_of = build_of
         self._watch = watch
+        self._repeats = repeats
         self._now_ns = now_ns
-        self._receipts = Receipts()
+        self._spend = spend
         self._traces = traces
 
-    async def export_events(self, body: bytes, sent: str | None, tenant: str = "") -> pb.ExportEventsResponse:
+    async def export_events(
+        self, body: bytes, sent: str | None, tenant: str = "", is_given_up: Callable[[], bool] = _never
+    ) -> pb.ExportEventsResponse:
         """
         Take a serialised `ExportEventsRequest` of a tenant; `sent` is the value of `SENT_KEY`.
 
-        Raises `Rejected` and `Unavailable`.
+        Raises `Rejected`, `Unavailable`, and `Disconnected` where `is_given_up` says that nobody waits any more.
         """
+        self._spend(tenant, 0, len(body))
         receipt = Receipt(self._now_ns(), _sent_ns(sent), tenant)
-        admitted = await off_loop(body, lambda: self._admit_events(body, receipt))
-        await self._keep(admitted)
-        return pb.ExportEventsResponse(
-            accepted=len(admitted.batch), rejected=_rejections(admitted.rejected), first_rejection=admitted.first_rejection
-        )
+        build_of = partial(self._build_of, tenant)
 
-    async def upload_etdump(self, body: bytes, sent: str | None, tenant: str = "") -> pb.UploadETDumpResponse:
+        def read() -> _Read[Frame]:
+            frame = parse(Frame, body)
+            stream = frame.stream or pb.Stream()
+            return _Read(frame, name_of(body, tenant, stream.stream_id, stream.sequence))
+
+        def admit(frame: Frame) -> Admitted:
+            return admit_events(frame, body, receipt, self._rules, build_of)
+
+        return pb.ExportEventsResponse.FromString(await self._take(body, read, admit, _events_answer, is_given_up))
+
+    async def upload_etdump(
+        self, body: bytes, sent: str | None, tenant: str = "", is_given_up: Callable[[], bool] = _never
+    ) -> pb.UploadETDumpResponse:
         """
         Take a serialised `UploadETDumpRequest` of a tenant; `sent` is the value of `SENT_KEY`.
 
-        Raises `Rejected` and `Unavailable`.
+        Raises as `export_events` does.
         """
+        self._spend(tenant, 0, len(body))
         receipt = Receipt(self._now_ns(), _sent_ns(sent), tenant)
-        admitted = await off_loop(body, lambda: self._admit_etdump(body, receipt))
-        await self._keep(admitted)
-        return pb.UploadETDumpResponse(
-            accepted=len(admitted.batch),
-            rejected=_rejections(admitted.rejected),
-            first_rejection=admitted.first_rejection,
-            blocks=len(admitted.batch.blocks),
-        )
+        build_of = partial(self._build_of, tenant)
 
-    def _admit_events(self, body: bytes, receipt: Receipt) -> Admitted:
-        frame = parse(Frame, body)
-        first = self._receipts.first(body, receipt)
-        return admit_events(frame, body, first.receipt, self._rules, first.bind(partial(self._build_of, receipt.tenant)))
+        def read() -> _Read[pb.UploadETDumpRequest]:
+            request = parse(pb.UploadETDumpRequest, body)
+            return _Read(request, name_of(body, tenant, request.stream.stream_id, None))
 
-    def _admit_etdump(self, body: bytes, receipt: Receipt) -> Admitted:
-        request = parse(pb.UploadETDumpRequest, body)
-        first = self._receipts.first(body, receipt)
-        return admit_etdump(request, first.receipt, self._rules, first.bind(partial(self._build_of, receipt.tenant)))
+        def admit(request: pb.UploadETDumpRequest) -> Admitted:
+            return admit_etdump(request, receipt, self._rules, build_of)
 
-    async def _keep(self, admitted: Admitted) -> None:
+        return pb.UploadETDumpResponse.FromString(await self._take(body, read, admit, _upload_answer, is_given_up))
+
+    async def _take(
+        self,
+        body: bytes,
+        read: "Callable[[], _Read[M]]",
+        admit: Callable[[M], Admitted],
+        answer_of: Callable[[Admitted], Message],
+        is_given_up: Callable[[], bool],
+    ) -> bytes:
+        _check_awaited(is_given_up)
+        found = await off_loop(body, read)
+
+        async def keep() -> bytes:
+            admitted = await off_loop(body, lambda: admit(found.message))
+            _check_awaited(is_given_up)
+            answer = answer_of(admitted).SerializeToString()
+            await self._keep(admitted, found.name, answer)
+            return answer
+
+        return await self._repeats.once(found.name, keep)
+
+    async def _keep(self, admitted: Admitted, name: Name, answer: bytes) -> None:
         if len(admitted.batch):
             self._traces.remember(map(trail, admitted.batch.streams))
             try:
                 with self._traces.step("spool.append", {"otel_bridge.events": len(admitted.batch)}):
-                    await self._spool.append(admitted.batch)
+                    await self._spool.append(admitted.batch, Seen(name.key, name.digest, answer))
             except BridgeError as error:
                 self._watch.refused(len(admitted.batch), error.reason)
                 raise
+            self._repeats.remember(name, answer)
         self._watch.accepted(len(admitted.batch))
+        self._spend(admitted.batch.streams[0].tenant, len(admitted.batch), 0)
         for reason, events in admitted.rejected.items():
             self._watch.refused(events, reason)
         for reason, events in admitted.sender_dropped.items():  # not before: a refused request comes again
             self._watch.sender_dropped(events, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read(Generic[M]):
+    message: M
+    name: Name
+
+
+def _check_awaited(is_given_up: Callable[[], bool]) -> None:
+    if is_given_up():
+        raise Disconnected
+
+
+def _events_answer(admitted: Admitted) -> Message:
+    return pb.ExportEventsResponse(
+        accepted=len(admitted.batch), rejected=_rejections(admitted.rejected), first_rejection=admitted.first_rejection
+    )
+
+
+def _upload_answer(admitted: Admitted) -> Message:
+    return pb.UploadETDumpResponse(
+        accepted=len(admitted.batch),
+        rejected=_rejections(admitted.rejected),
+        first_rejection=admitted.first_rejection,
+        blocks=len(admitted.batch.blocks),
+    )
 
 
 def parse(message: type[M], body: bytes) -> M:

@@ -24,7 +24,7 @@ from otel_bridge.errors import MalformedRequest
 from otel_bridge.mapping.document import to_json
 from otel_bridge.mapping.source import read_document, refuse_weights, write_file
 from otel_bridge.v1 import mapping_pb2 as pb
-from otel_bridge.wire.exchange import JSON, Endpoint, Exchange, Reply, Requests, json_reply
+from otel_bridge.wire.exchange import JSON, Answer, Endpoint, Exchange, Reply, json_reply
 from otel_bridge.wire.intake import off_loop
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.query import flag, number, text, values
@@ -41,8 +41,8 @@ ReadBody = Callable[[Exchange, Callable[[bytes], None]], Awaitable[bytes]]
 """The body of a request, whose first bytes are shown to the function."""
 
 
-def mapping_routes(mappings: Mappings, read: ReadBody, count: Requests) -> list[Route]:
-    """The routes; `count` is told the outcome of each request."""
+def mapping_routes(mappings: Mappings, read: ReadBody, endpoint: Callable[[Answer], Endpoint]) -> list[Route]:
+    """The routes."""
 
     async def put(exchange: Exchange) -> Reply:
         asked = values(exchange.query, PUT_PARAMETERS)
@@ -85,7 +85,7 @@ def mapping_routes(mappings: Mappings, read: ReadBody, count: Requests) -> list[
         async def answer(exchange: Exchange) -> Reply:
             return await answers["GET" if exchange.method == "HEAD" else exchange.method](exchange)
 
-        return Route(path, Endpoint(answer, count), methods=list(answers))
+        return Route(path, endpoint(answer), methods=list(answers))
 
     return [
         route("/v1/mappings", GET=page, PUT=put),

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from otel_bridge.errors import MalformedRequest
+from otel_bridge.mapping.quota import NO_QUOTA, Quota
 from otel_bridge.mapping.registry import Registry
 from otel_bridge.v1 import mapping_pb2 as pb
 
@@ -23,20 +24,28 @@ class Mappings:
 
     missing    builds and aliases of a tenant without a mapping, ascending by ref
     uploaded   told of each write
+    quota_of   how much a tenant may keep
 
     Each method raises what the registry raises (mapping/registry.py), and `MalformedRequest`.
     """
 
     def __init__(
-        self, registry: Registry, missing: Callable[[str], list[pb.MissingMapping]], uploaded: Callable[[], None]
+        self,
+        registry: Registry,
+        missing: Callable[[str], list[pb.MissingMapping]],
+        uploaded: Callable[[], None],
+        quota_of: Callable[[str], Quota] = lambda _tenant: NO_QUOTA,
     ) -> None:
         self._registry = registry
         self._missing = missing
         self._uploaded = uploaded
+        self._quota_of = quota_of
 
     async def put(self, tenant: str, request: pb.PutMappingRequest) -> pb.PutMappingResponse:
         """Store a mapping."""
-        done = await asyncio.to_thread(self._registry.put, tenant, request.file, replace=request.replace)
+        done = await asyncio.to_thread(
+            self._registry.put, tenant, request.file, replace=request.replace, quota=self._quota_of(tenant)
+        )
         self._uploaded()
         return pb.PutMappingResponse(digest=done.digest, build_id=done.build_id, created=done.created)
 
@@ -66,7 +75,9 @@ class Mappings:
 
     async def set_alias(self, tenant: str, request: pb.SetAliasRequest) -> pb.SetAliasResponse:
         """Let an alias name a build."""
-        build, before = await asyncio.to_thread(self._registry.set_alias, tenant, request.name, request.version, request.ref)
+        build, before = await asyncio.to_thread(
+            self._registry.set_alias, tenant, request.name, request.version, request.ref, quota=self._quota_of(tenant)
+        )
         self._uploaded()
         return pb.SetAliasResponse(build_id=build, previous_build_id=before or "")
 

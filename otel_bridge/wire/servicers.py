@@ -2,30 +2,30 @@
 The gRPC services as handlers of bytes.
 
 Requests are parsed in the method and not by gRPC, whose answer to an undecodable message is INTERNAL: the sender would not
-learn that the fault is its own. Each method is an envelope: parse, call, translate the error.
+learn that the fault is its own. Each method is an envelope: let in, read, parse, call, translate the error.
 """
 
-import logging
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
 from otel_bridge.errors import BridgeError
 from otel_bridge.v1 import mapping_pb2, profiling_pb2
+from otel_bridge.wire.body import Disconnected
+from otel_bridge.wire.call import Arrivals, Context, abort, is_given_up
+from otel_bridge.wire.exchange import GIVEN_UP, Requests
 from otel_bridge.wire.intake import SENT_KEY, Intake, off_loop, parse
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.sender import sender
-from otel_bridge.wire.status import code_of, message_of, status_of
-
-_log = logging.getLogger(__name__)
+from otel_bridge.wire.turnstile import Turnstile
 
 Handler: TypeAlias = "grpc.GenericRpcHandler[bytes, bytes]"  # generic for type checkers only
-Method = Callable[[bytes, "Context"], Awaitable[Message]]
-Context = grpc.aio.ServicerContext[Any, Any]
-Requests = Callable[[str], None]
-"""Told the outcome of each request: "ok", or the reason of its error."""
+Method = Callable[[bytes, Context], Awaitable[Message]]
 
 PROFILING = profiling_pb2.DESCRIPTOR.services_by_name["ProfilingService"].full_name
 MAPPING = mapping_pb2.DESCRIPTOR.services_by_name["MappingService"].full_name
@@ -33,19 +33,28 @@ MAPPING = mapping_pb2.DESCRIPTOR.services_by_name["MappingService"].full_name
 M = TypeVar("M", bound=Message)
 
 
-def profiling_handler(intake: Intake, count: Requests) -> Handler:
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """What a request passes before its method, and who is told how it ended."""
+
+    turnstile: Turnstile
+    arrivals: Arrivals
+    count: Requests
+
+
+def profiling_handler(intake: Intake, way_in: WayIn) -> Handler:
     """`otel_bridge.v1.ProfilingService`."""
 
     async def export_events(body: bytes, context: Context) -> Message:
-        return await intake.export_events(body, _sent(context), sender().tenant)
+        return await intake.export_events(body, _sent(context), sender().tenant, partial(is_given_up, context))
 
     async def upload_etdump(body: bytes, context: Context) -> Message:
-        return await intake.upload_etdump(body, _sent(context), sender().tenant)
+        return await intake.upload_etdump(body, _sent(context), sender().tenant, partial(is_given_up, context))
 
-    return _handler(PROFILING, {"ExportEvents": export_events, "UploadETDump": upload_etdump}, count)
+    return _handler(PROFILING, {"ExportEvents": export_events, "UploadETDump": upload_etdump}, way_in)
 
 
-def mapping_handler(mappings: Mappings, count: Requests) -> Handler:
+def mapping_handler(mappings: Mappings, way_in: WayIn) -> Handler:
     """`otel_bridge.v1.MappingService`."""
     pb = mapping_pb2
     methods = {
@@ -56,7 +65,7 @@ def mapping_handler(mappings: Mappings, count: Requests) -> Handler:
         "SetAlias": _parsed(pb.SetAliasRequest, mappings.set_alias),
         "ListMissing": _parsed(pb.ListMissingRequest, mappings.list_missing),
     }
-    return _handler(MAPPING, methods, count)
+    return _handler(MAPPING, methods, way_in)
 
 
 def _parsed(kind: type[M], method: Callable[[str, M], Awaitable[Message]]) -> Method:
@@ -66,30 +75,32 @@ def _parsed(kind: type[M], method: Callable[[str, M], Awaitable[Message]]) -> Me
     return call
 
 
-def _handler(service: str, methods: Mapping[str, Method], count: Requests) -> Handler:
-    def enveloped(method: Method) -> Callable[[bytes, Context], Awaitable[bytes]]:
-        async def call(body: bytes, context: Context) -> bytes:
+def _handler(service: str, methods: Mapping[str, Method], way_in: WayIn) -> Handler:
+    def enveloped(method: Method) -> Callable[[object, Context], Awaitable[bytes]]:
+        async def call(_messages: object, context: Context) -> bytes:
             try:
-                answer = (await method(body, context)).SerializeToString()
+                with await way_in.turnstile.enter() as visit:
+                    body = await way_in.arrivals.read(context)
+                    visit.resize(len(body))
+                    answer = (await method(body, context)).SerializeToString()
+            except grpc.aio.AbortError:  # turned away while its message was on its way, and counted there
+                raise
+            except asyncio.CancelledError:
+                way_in.count(GIVEN_UP)
+                raise
+            except Disconnected:
+                way_in.count(GIVEN_UP)
+                await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "nobody waits any more; the request was not kept")
             except Exception as error:  # noqa: BLE001 - each error has its row in the table
-                count(error.reason if isinstance(error, BridgeError) else "internal")
+                way_in.count(error.reason if isinstance(error, BridgeError) else "internal")
                 await abort(context, error)
-            count("ok")
+            way_in.count("ok")
             return answer
 
         return call
 
-    rpcs = {name: grpc.unary_unary_rpc_method_handler(enveloped(method)) for name, method in methods.items()}
+    rpcs = {name: grpc.stream_unary_rpc_method_handler(enveloped(method)) for name, method in methods.items()}
     return grpc.method_handlers_generic_handler(service, rpcs)
-
-
-async def abort(context: Context, error: Exception) -> NoReturn:
-    """End a call with what the table of status.py has for the error."""
-    if not isinstance(error, BridgeError):
-        _log.error("a request failed inside the bridge", exc_info=error)
-    details = status_of(error).SerializeToString()
-    await context.abort(code_of(error).grpc, message_of(error), (("grpc-status-details-bin", details),))
-    raise AssertionError("abort always raises")
 
 
 def _sent(context: Context) -> str | None:

@@ -1,7 +1,9 @@
 """
 What a peer is told of an error: one table for gRPC and HTTP.
 
-A retry helps for UNAVAILABLE / 503 only; it comes with `google.rpc.RetryInfo` / `Retry-After`, so a client never has to guess.
+A retry helps for UNAVAILABLE / 503 and 429 only; it comes with `google.rpc.RetryInfo` / `Retry-After`, so a client never has to
+guess. Over a quota it is 429: balancers take 503 for an ill instance, and one tenant's haste is no illness. Over gRPC it is
+never RESOURCE_EXHAUSTED, which many clients do not send again.
 """
 
 import math
@@ -36,7 +38,9 @@ CODES: dict[type[Exception], Code] = {
     errors.PermissionDenied: Code(grpc.StatusCode.PERMISSION_DENIED, 403),
     errors.MappingConflict: Code(grpc.StatusCode.ALREADY_EXISTS, 409),
     errors.MappingNotFound: Code(grpc.StatusCode.NOT_FOUND, 404),
+    errors.QuotaMet: Code(grpc.StatusCode.FAILED_PRECONDITION, 409),
     errors.Rejected: Code(grpc.StatusCode.FAILED_PRECONDITION, 400),
+    errors.OverQuota: Code(grpc.StatusCode.UNAVAILABLE, 429),
     errors.Unavailable: Code(grpc.StatusCode.UNAVAILABLE, 503),
     Exception: Code(grpc.StatusCode.INTERNAL, 500),
 }

@@ -8,7 +8,7 @@ Invariants
 * Of what a sender chooses only its `traceparent` has a say.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 import grpc
@@ -17,8 +17,9 @@ from starlette import types as asgi
 from starlette.routing import Route
 
 from otel_bridge.telemetry.traces import TRACEPARENT, Traces
+from otel_bridge.wire.call import Context
 from otel_bridge.wire.exchange import Exchange
-from otel_bridge.wire.servicers import MAPPING, PROFILING, Context
+from otel_bridge.wire.servicers import MAPPING, PROFILING
 
 _TRACED = tuple(f"/{service}/" for service in (PROFILING, MAPPING))
 _SERVER_FAULTS = {
@@ -57,17 +58,17 @@ class GrpcTraces(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
         name = method.removeprefix("/")
         told = {"rpc.system.name": "grpc", "rpc.method": name}
 
-        async def answer(message: bytes, context: Context) -> bytes:
+        async def answer(messages: AsyncIterator[bytes], context: Context) -> bytes:
             with self._traces.request(name, parent if isinstance(parent, str) else None, told) as span:
                 try:
-                    answered: bytes = await handler.unary_unary(message, context)
+                    answered: bytes = await handler.stream_unary(messages, context)
                 except BaseException:
                     _note_grpc(span, context)
                     raise
                 span.set_attribute("rpc.response.status_code", grpc.StatusCode.OK.name)
                 return answered
 
-        return grpc.unary_unary_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
+        return grpc.stream_unary_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
 
 
 def _note_grpc(span: Span, context: Context) -> None:

@@ -2,7 +2,7 @@
 
 import time
 
-from rounds import Figure, spread
+from rounds import USUAL, Effort, Figure, spread
 from support.faulty_bridge import FaultyBridge
 
 from otel_bridge.client import BridgeClient, ClientSettings, EventTracer
@@ -10,7 +10,7 @@ from otel_bridge.client import BridgeClient, ClientSettings, EventTracer
 EVENTS, BLOCKS, ROUNDS = 100, 100, 15
 
 
-def main() -> list[Figure]:
+def main(effort: Effort = USUAL) -> list[Figure]:
     """Measure a live event, one that is logged, and one with metadata, beside a bare pair of clock readings."""
     print("ns per event on the thread that records, median (min..max)")
     with FaultyBridge() as bridge, BridgeClient(bridge.address, settings=ClientSettings()) as client:
@@ -42,7 +42,7 @@ def main() -> list[Figure]:
         }
         measured: dict[str, list[float]] = {name: [] for name in subjects}
         blocks: list[float] = []
-        for _ in range(ROUNDS):
+        for _ in range(effort.rounds(ROUNDS)):
             for name, subject in subjects.items():
                 spent = 0
                 for _ in range(BLOCKS):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rounds import Figure, ratio, spread, take_turns
+from rounds import USUAL, Effort, Figure, ratio, spread, take_turns
 
 from otel_bridge.etdump.read import read
 from otel_bridge.etdump.reference import read_reference
@@ -12,7 +12,7 @@ XNNPACK = Path(__file__).parents[1] / "fixtures" / "xnnpack"
 STREAM = Stream(stream_id=bytes(range(16)))
 
 
-def main() -> list[Figure]:
+def main(effort: Effort = USUAL) -> list[Figure]:
     """Measure one large capture and one of a single inference."""
     figures = []
     print("  ns per event, median (min..max)")
@@ -20,7 +20,7 @@ def main() -> list[Figure]:
         data = (XNNPACK / capture).read_bytes()
         events = len(read(data, STREAM).batch)
         readers = {"fast": lambda data=data: read(data, STREAM), "reference": lambda data=data: read_reference(data, STREAM)}
-        took = take_turns(readers, events)
+        took = take_turns(readers, events, effort.rounds(15))
         print(
             f"  {capture:12} {events:5} events   fast {spread(took['fast'])}   reference {spread(took['reference'])}"
             f"   fast reader {ratio(took['reference'], took['fast']):.1f}x faster"

@@ -14,7 +14,7 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
-from rounds import Figure, ratio, spread, take_turns
+from rounds import USUAL, Effort, Figure, ratio, spread, take_turns
 
 from otel_bridge.spans.assemble import assemble
 from otel_bridge.spans.reference import build
@@ -39,7 +39,7 @@ class Collected(SpanExporter):
 def by_sdk(scene: Scene) -> bytes:
     """The same spans through the SDK, without parents: they would only make it slower."""
     collected = Collected()
-    provider = TracerProvider(resource=Resource(dict(scene.resources[0])))
+    provider = TracerProvider(resource=Resource(dict(scene.resources[0].attributes)))
     provider.add_span_processor(SimpleSpanProcessor(collected))
     tracer = provider.get_tracer("otel_bridge")
     starts, ends = scene.timeline.start.tolist(), scene.timeline.end.tolist()
@@ -49,7 +49,7 @@ def by_sdk(scene: Scene) -> bytes:
     return encode_spans(collected.spans).SerializeToString()
 
 
-def main() -> list[Figure]:
+def main(effort: Effort = USUAL) -> list[Figure]:
     """Three captures: two of XNNPACK, one of a mapped backend."""
     figures = []
     print("  ns per span, median (min..max)")
@@ -61,7 +61,7 @@ def main() -> list[Figure]:
             "messages": lambda scene=scene: build(scene).SerializeToString(),
             "SDK": lambda scene=scene: by_sdk(scene),
         }
-        took = take_turns(subjects, len(batch))
+        took = take_turns(subjects, len(batch), effort.rounds(15))
         shown = "   ".join(f"{name} {spread(values)}" for name, values in took.items())
         faster = ratio(took["SDK"], took["templates"])
         print(f"  {model:16} {len(batch):5} spans   {shown}   templates {faster:.0f}x faster than the SDK")

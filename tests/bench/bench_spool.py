@@ -2,22 +2,21 @@
 What durability costs.
 
 * record      an event batch as bytes, and back: ns per event, bytes per event
-* requests    a real `otel-bridge serve` for each `spool.durability`, fed in turns with requests of 256 events, 8 in flight
+* requests    a bridge for each `spool.durability`, fed in turns with requests of 256 events, 8 at once
 """
 
-import asyncio
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from bench_service import CAPTURE, MODEL, SINK, _cpu_s, _put_mapping, _send, _settle
-from loads import _cut, prepare, requests_of
-from rounds import Figure, ratio, spread, take_turns
+from loads import _cut, prepare
+from programs import bridge
+from rounds import USUAL, Effort, Figure, ratio, spread, take_turns
+from sink import Sink
+from subjects import Bridge
 from support.processes import free_ports
 
 from otel_bridge.model.events import concatenate
@@ -30,12 +29,12 @@ ROUNDS = 7
 REQUESTS_A_ROUND = 300
 
 
-def main() -> list[Figure]:
+def main(effort: Effort = USUAL) -> list[Figure]:
     """Records, then requests."""
-    return measure_records() + measure_requests()
+    return measure_records(effort) + measure_requests(effort)
 
 
-def measure_records() -> list[Figure]:
+def measure_records(effort: Effort) -> list[Figure]:
     """The encoding against the request's own, in one run."""
     print("  ns per event, median (min..max)")
     whole, _ = prepare("xnnpack", "run100.etdp")
@@ -49,69 +48,42 @@ def measure_records() -> list[Figure]:
             "decode": lambda body=body: decode(body),
             "as a request": lambda batch=batch: request_of(batch).SerializeToString(),
         }
-        took = take_turns(subjects, len(batch))
+        took = take_turns(subjects, len(batch), effort.rounds(15))
         shown = "   ".join(f"{name} {spread(values)}" for name, values in took.items())
         print(f"  {len(batch):5} events   {shown}   {len(body) / len(batch):.1f} B (request {len(request) / len(batch):.1f} B)")
         figures += [Figure(f"{len(batch)}/{name}", "ns/event", values) for name, values in took.items()]
     return figures
 
 
-def measure_requests() -> list[Figure]:
-    """One bridge for each durability, fed in turns."""
-    with ExitStack() as stack, tempfile.TemporaryDirectory() as directory:
-        sink_port, *ports = free_ports(1 + 2 * len(DURABILITIES))
-        stack.callback(_end, sink := subprocess.Popen([sys.executable, "-c", SINK, str(sink_port)]))
-        bridges = {}
-        for number, durability in enumerate(DURABILITIES):
-            grpc_port, http_port = ports[2 * number : 2 * number + 2]
-            process = _serve(Path(directory) / durability, durability, grpc_port, http_port, sink_port)
-            stack.callback(_end, process)
-            bridges[durability] = (process.pid, f"127.0.0.1:{grpc_port}", f"127.0.0.1:{http_port}")
-        (build,) = {_put_mapping(address) for _, address, _ in bridges.values()}
-        figures = _measure_rounds(bridges, requests_of(MODEL, CAPTURE, EVENTS, build))
-        assert sink.poll() is None
-    return figures
-
-
-def _measure_rounds(bridges: dict[str, tuple[int, str, str]], requests: list[bytes]) -> list[Figure]:
-    sent = dict.fromkeys(bridges, 0)
-    rates: dict[str, list[float]] = {durability: [] for durability in bridges}
-    costs: dict[str, list[float]] = {durability: [] for durability in bridges}
-    for turn in range(ROUNDS + 1):
-        for durability, (pid, address, http) in bridges.items():
-            cpu, begin = _cpu_s(pid), time.perf_counter()
-            accepted = asyncio.run(_send(address, requests, REQUESTS_A_ROUND))
-            sent[durability] += accepted
-            _settle(http, sent[durability])
-            if turn:  # the first one warms up
-                rates[durability].append(accepted / (time.perf_counter() - begin))
-                costs[durability].append((_cpu_s(pid) - cpu) / accepted * 1e6)
-    print(f"  {EVENTS} events a request, {ROUNDS} rounds in turns, median (min..max)")
-    for durability in bridges:
+def measure_requests(effort: Effort) -> list[Figure]:
+    """How fast requests are acknowledged, and what their events cost until they are spans at the sink."""
+    rates: dict[str, list[float]] = {durability: [] for durability in DURABILITIES}
+    costs: dict[str, list[float]] = {durability: [] for durability in DURABILITIES}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        sink = stack.enter_context(Sink(free_ports(1)[0]))
+        subjects = {}
+        for durability in DURABILITIES:
+            program = bridge(folder / durability, sink.address, tuple(free_ports(2)), SPOOL__DURABILITY=durability)
+            subjects[durability] = Bridge(durability, stack.enter_context(program))
+        requests = effort.amount(REQUESTS_A_ROUND, 2)
+        for turn in range(effort.rounds(ROUNDS) + 1):
+            for durability, subject in subjects.items():
+                before, cpu, begin = sink.count().spans, subject.program.cpu_ns(), time.perf_counter()
+                subject.send(EVENTS, requests)
+                sink.wait_for(before + EVENTS * requests, subject.program.process)
+                if turn:  # the first one warms up
+                    rates[durability].append(EVENTS * requests / (time.perf_counter() - begin))
+                    costs[durability].append((subject.program.cpu_ns() - cpu) / (EVENTS * requests) / 1000)
+                subject.check(sink.last())
+    print(f"  {EVENTS} events a request, {effort.rounds(ROUNDS)} rounds in turns, median (min..max)")
+    for durability in DURABILITIES:
         slower = ratio(rates["memory"], rates[durability])
+        dearer = statistics.median(costs[durability]) / statistics.median(costs["memory"])
         print(
-            f"  {durability:7} {spread(rates[durability], ',.0f')} events/s ({1 / slower:.2f} of memory)   "
-            f"{spread(costs[durability], '.2f')} us of CPU an event "
-            f"({statistics.median(costs[durability]) / statistics.median(costs['memory']):.2f})"
+            f"  {durability:7} {spread(rates[durability])} events/s ({1 / slower:.2f} of memory)   "
+            f"{spread(costs[durability], '.2f')} us of CPU an event ({dearer:.2f})"
         )
     return [Figure(f"{durability}/cpu", "us/event", values) for durability, values in costs.items()] + [
         Figure(f"{durability}/rate", "events/s", values) for durability, values in rates.items()
     ]
-
-
-def _serve(directory: Path, durability: str, grpc_port: int, http_port: int, sink_port: int) -> "subprocess.Popen[bytes]":
-    directory.mkdir()
-    (directory / "bridge.toml").write_text(f'[spool]\ndurability = "{durability}"\n')
-    return subprocess.Popen(
-        [
-            sys.executable, "-m", "otel_bridge.cli.main", "serve", "--config", directory / "bridge.toml",
-            "--grpc", f"127.0.0.1:{grpc_port}", "--http", f"127.0.0.1:{http_port}",
-            "--otlp-endpoint", f"http://127.0.0.1:{sink_port}", "--data-dir", directory / "data",
-        ],
-        stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
-    process.wait()

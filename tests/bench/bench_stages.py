@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from loads import RULES, prepare, requests_of
-from rounds import Figure, spread
+from rounds import USUAL, Effort, Figure, spread
 
 from otel_bridge.model.events import EventBatch, concatenate
 from otel_bridge.pipeline.loop import BATCH_EVENTS, _passes
@@ -107,7 +107,7 @@ def full_pass(requests: list[bytes], events: int) -> list[bytes]:
     return (requests * -(-count // len(requests)))[:count]
 
 
-def main() -> list[Figure]:
+def main(effort: Effort = USUAL) -> list[Figure]:
     """Every load at every size, sizes taking turns."""
     figures = []
     keep_freed_memory()
@@ -120,7 +120,7 @@ def main() -> list[Figure]:
             stages.spent = defaultdict(int)
             once(requests, stages, build)  # templates and imports are not what is asked for
         took = {size: [] for size in work}
-        for _ in range(ROUNDS):
+        for _ in range(effort.rounds(ROUNDS)):
             for size, requests in work.items():
                 took[size].append(turn(requests, stages, build))
         figures += _shown(f"{model} with metadata" if metadata else model, took)
@@ -128,7 +128,7 @@ def main() -> list[Figure]:
 
 
 def _shown(model: str, took: dict[str, list[dict[str, float]]]) -> list[Figure]:
-    print(f"  {model}: ns an event, medians of {ROUNDS} rounds; the last line is median (min..max)")
+    print(f"  {model}: ns an event, medians of its rounds; the last line is median (min..max)")
     print(f"    {'events a request':18}" + "".join(f"{size:>9}" for size in took))
     for step in STEPS:
         medians = [statistics.median(each[step] for each in rounds) for rounds in took.values()]

@@ -38,6 +38,31 @@ def mapping_file(model: str) -> mapping_pb2.MappingFile:
     return file
 
 
+def synthetic_mapping(
+    identifiers: int = 50, *, number: int = 0, delegate: str = "BenchBackend", metadata: bool = False
+) -> mapping_pb2.MappingFile:
+    """
+    A method of one delegate call with so many integer identifiers, each of one handle and one operator.
+
+    `number` tells mappings of different models apart. `metadata`: the layout of 8 bytes is declared.
+    """
+    call = mapping_pb2.Instruction(id=0, delegate=delegate, handles=range(1, identifiers + 1))
+    for identifier in range(identifiers):
+        call.entries.add(number=identifier, handles=[identifier + 1])
+        call.operators.add(handle=identifier + 1).operators.add(
+            name="aten.convolution.default",
+            node=f"aten_convolution_default_{identifier}",
+            file="models/vision/mobilenet.py",
+            line=100 + number % 1000,
+            module_path=f"features.{identifier}.conv",
+            module_type="torch.nn.modules.conv.Conv2d",
+        )
+    mapping = mapping_pb2.Mapping(format=1, methods=[mapping_pb2.Method(name="forward", instructions=[call])])
+    if metadata:
+        mapping.metadata.add(delegate=delegate, layout=LAYOUT)
+    return mapping_pb2.MappingFile(mapping=mapping, build_id=f"bench-{number}-{identifiers}-{int(metadata)}")
+
+
 def prepare(model: str, capture: str) -> tuple[EventBatch, Stages]:
     """A capture as a batch, and stages that know its mapping."""
     registry = MemoryRegistry()

@@ -22,7 +22,7 @@ class Figure:
     values: Sequence[float]
 
 
-def take_turns(subjects: Mapping[str, Callable[[], object]], per: int, rounds: int = 15) -> dict[str, list[float]]:
+def take_turns(subjects: Mapping[str, Callable[[], object]], per: int, rounds: int) -> dict[str, list[float]]:
     """Nanoseconds of one call divided by `per` (events or spans in it), for each subject one value a round."""
     for subject in subjects.values():
         subject()  # caches and imports are not what is asked for
@@ -50,3 +50,27 @@ def ratio(slow: Sequence[float], fast: Sequence[float]) -> float:
 def spread(values: Sequence[float], form: str = ",.0f") -> str:
     """Median (min..max)."""
     return f"{statistics.median(values):{form}} ({min(values):{form}}..{max(values):{form}})"
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """
+    How much a benchmark does.
+
+    tiny   no more than shows that it runs: nothing it prints means anything
+    full   the long lines, too
+    """
+
+    tiny: bool = False
+    full: bool = False
+
+    def rounds(self, usual: int) -> int:
+        """Rounds to make."""
+        return 1 if self.tiny else usual
+
+    def amount(self, usual: int, least: int = 1) -> int:
+        """Work of a turn."""
+        return max(usual // 100, least) if self.tiny else usual
+
+
+USUAL = Effort()

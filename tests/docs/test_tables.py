@@ -18,7 +18,7 @@ from otel_bridge.app.offline import Offline
 from otel_bridge.backends.backend import TimeQuality
 from otel_bridge.backends.table import CALL_ONLY, WITH_RULES, read
 from otel_bridge.cli.main import otel_bridge
-from otel_bridge.config.bridge import SECTIONS
+from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.config.sections import SpoolConfig
 from otel_bridge.etdump.result import Rejection
 from otel_bridge.export.isolate import BOUNDS
@@ -30,6 +30,7 @@ from otel_bridge.model.resolution import Status
 from otel_bridge.spans import attributes as at
 from otel_bridge.spans.reference import build
 from otel_bridge.spool.lot import LotLimits
+from otel_bridge.spool.protocol import CORRUPT, REMOVED, TOO_OLD
 from otel_bridge.telemetry.instruments import INSTRUMENTS
 from otel_bridge.v1 import mapping_pb2, profiling_pb2
 from otel_bridge.wire.query import UPLOAD_PARAMETERS
@@ -171,7 +172,7 @@ def test_instruments() -> None:
 
 def test_sections_of_the_settings() -> None:
     """Each section of the configuration is mentioned, in its order."""
-    assert [row["section"] for row in table(OPERATIONS, "section", "says")] == list(SECTIONS)
+    assert [row["section"] for row in table(OPERATIONS, "section", "says")] == list(BridgeConfig.model_fields)
 
 
 def test_commands() -> None:
@@ -195,9 +196,10 @@ def test_durabilities_of_the_spool() -> None:
 
 def test_reasons_of_events_that_waited() -> None:
     """The table of instruments and the section on parking name bounds; the lot has those."""
-    limits = {each.name.removeprefix("max_") for each in fields(LotLimits)} - {"age_s", "builds"}
+    limits = {each.name.removeprefix("max_") for each in fields(LotLimits)} - {"age_s", "builds", "bytes_per_tenant"}
     section = (ROOT / OPERATIONS).read_text().partition("## Events before their mapping")[2].partition("\n## ")[0]
     assert {limit for limit in limits if f"max_{limit}`" in section} == limits
+    assert "`tenants.parked_bytes`" in section
 
 
 def test_parameters_of_the_http_door() -> None:
@@ -248,7 +250,7 @@ def test_reasons_of_refused_requests() -> None:
     own -= {errors.BridgeRefused.reason, errors.BridgeUnavailable.reason}
     given = {
         keyword.value.value
-        for room in ("wire", "etdump", "mapping", "spool")
+        for room in ("auth", "wire", "etdump", "mapping", "spool")
         for call in calls_in(ROOT / "otel_bridge" / room)
         for keyword in call.keywords
         if keyword.arg == "reason" and isinstance(keyword.value, ast.Constant)
@@ -265,7 +267,15 @@ def test_reasons_of_dropped_events() -> None:
         for call in calls_in(ROOT / "otel_bridge" / room)
         if isinstance(call.func, ast.Attribute) and call.func.attr == "dropped" and isinstance(call.args[1], ast.Constant)
     }
-    given |= {errors.ExportRejected.reason, errors.BackEndUnavailable.reason, *BOUNDS, PARTIAL_SUCCESS}
+    given |= {
+        CORRUPT,
+        REMOVED,
+        TOO_OLD,
+        errors.ExportRejected.reason,
+        errors.BackEndUnavailable.reason,
+        *BOUNDS,
+        PARTIAL_SUCCESS,
+    }
     assert told == given
 
 

@@ -125,7 +125,7 @@ def test_a_full_disk_is_told_and_waited_out(sink: OtlpSink, tmp_path: Path) -> N
         status = rpc_status.from_call(refused)
         assert status is not None
         assert any(detail.Is(RetryInfo.DESCRIPTOR) for detail in status.details)
-        assert service.get("/readyz").is_success
+        assert service.get("/healthz").is_success
         resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, before)
         service.process.wait_until(lambda: accepts(service, 1000))
         service.settle()

@@ -149,7 +149,7 @@ def test_a_full_spool(sink: OtlpSink, tmp_path: Path) -> None:
         response = service.post(dump, **{"resource.service.name": "http"})
         assert (response.status_code, response.headers["retry-after"]) == (503, "2")
         assert response.json()["reason"] == "spool_full"
-        assert service.get("/readyz").is_success
+        assert service.get("/healthz").is_success
         assert service.ledger().waiting == 2 * accepted
 
         sink.answer = Answer()

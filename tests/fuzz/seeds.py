@@ -13,6 +13,7 @@ from pathlib import Path
 from fuzz.targets import DECODERS, ENCODINGS, MARK, joined
 from support.etdump_writer import AllocationEvent, DebugEvent, ProfileEvent, RunData, write_etdump
 from support.etrecords import ADD, GRAPH, MAPS, MUL
+from support.identity_provider import AUDIENCE, ISSUER
 from support.mappings import call_of, capture, etrecord_of, mapping_of, program_of
 from support.programs import Call, Kernel, write_program, xnnpack_payload
 from support.scenes import batch_of, call, delegated, execute, runtime, scope
@@ -82,6 +83,9 @@ QUERIES = (
 )
 
 
+CLAIMS = {"iss": ISSUER, "aud": AUDIENCE, "sub": "somebody", "exp": 4_102_444_800}
+
+
 def _upload() -> bytes:
     request = pb.UploadETDumpRequest(etdump=WRITTEN, method=b"forward", stream=request_of(SCENE).stream, first_position=4)
     request.attributes.add(key=b"thread.name").value.text = b"main"
@@ -137,6 +141,10 @@ SEEDS: dict[str, list[bytes]] = {
     "layout": [joined(LAYOUT.SerializeToString(), bytes(range(13)))],
     "schema": [joined((PROBE / "probe.bin").read_bytes(), (PROBE / "probe.bfbs").read_bytes())],
     "record": [encode(SCENE)],
+    "web_token": [
+        b'{"alg":"ES256","kid":"one","typ":"JWT"}\n' + json.dumps(CLAIMS | {"scope": "events:write admin", "nbf": 1}).encode(),
+        b'{"alg":"ES256"}\n' + json.dumps(CLAIMS | {"scope": ["admin", 7], "aud": ["x", AUDIENCE]}).encode(),
+    ],
     "credential": [
         b"otb_0123456789_" + b"A" * 43,
         b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\nvendor=1",

@@ -10,46 +10,59 @@ Invariants
 
 import asyncio
 import hashlib
-import re
 import struct
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
+from cryptography.hazmat.primitives.hashes import SHA256
+from fuzz.laws import check_admitted, check_content, check_mapping, check_spans, check_words
 from google.protobuf.message import DecodeError
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from jwt.algorithms import ECAlgorithm
+from jwt.utils import base64url_encode
 from starlette.types import Message
 from support.agreement import agreed_outcome
 from support.batches import differences
 from support.etrecords import GRAPH
+from support.identity_provider import AUDIENCE, ISSUER, Provider
 from support.mappings import etrecord_of
-from support.requests import ANYTHING, NOON, admitted_bytes, is_clear, no_alias
-from support.scenes import spans_in, stages_with
+from support.requests import ANYTHING, NOON, admitted_bytes, no_alias
 
+from otel_bridge.auth.keys import Keys, read_keys
 from otel_bridge.auth.token import id_in, is_of
-from otel_bridge.errors import BridgeError, MalformedETDump, MalformedMapping, MalformedRequest, TooLarge
+from otel_bridge.auth.web_token import Unfit, WebTokens
+from otel_bridge.config.jwt import JwtConfig
+from otel_bridge.errors import MalformedETDump, MalformedMapping, MalformedRequest, TooLarge
 from otel_bridge.etdump.result import ETDump
-from otel_bridge.mapping.compiled import compile_mapping
-from otel_bridge.mapping.document import canonical_file, digest, encode
 from otel_bridge.mapping.formats import canonical_format
-from otel_bridge.mapping.source import read_document, read_source, write_file
+from otel_bridge.mapping.source import read_document, read_source
 from otel_bridge.metadata.builtin import BUILTIN
 from otel_bridge.metadata.declared import compile_format
-from otel_bridge.metadata.decoder import MAX_KEYS, MAX_RAW_BYTES, MAX_TEXT, MAX_VALUES, Content
 from otel_bridge.metadata.table import OF_BACKENDS
-from otel_bridge.model.events import EventBatch
-from otel_bridge.pipeline.shown import attributes_of
-from otel_bridge.spans.assemble import assemble
-from otel_bridge.spans.encode import span_attributes
 from otel_bridge.spool.encode import Undecodable, decode
 from otel_bridge.spool.encode import encode as encode_record
 from otel_bridge.v1 import mapping_pb2, profiling_pb2
-from otel_bridge.wire.admission import Admitted, admit_etdump
+from otel_bridge.wire.admission import admit_etdump
 from otel_bridge.wire.blocks import context_of
-from otel_bridge.wire.body import read_body
+from otel_bridge.wire.body import BodyLimits, read_body
 from otel_bridge.wire.intake import parse
 from otel_bridge.wire.mapping_routes import PUT_PARAMETERS
 from otel_bridge.wire.query import upload_request, values
+
+
+@dataclass(frozen=True)
+class KnownKeys:
+    """Keys that never change."""
+
+    keys: Keys
+
+    def refresh(self) -> None:
+        """There are no others."""
+
+    def miss(self) -> None:
+        """Nor will there be."""
+
 
 Target = Callable[[bytes], object]
 
@@ -61,26 +74,24 @@ ENCODINGS = ("", "gzip", "zstd")
 BODY_LIMIT_BYTES = 1 << 16
 
 _MAGIC = b"otel-bridge mapping 1 "
-_STAGES = stages_with()
-_KEY = re.compile("[a-z0-9_]+")
 
 
 def etdump(data: bytes) -> None:
     """A file: the three readers agree, and what they make of it becomes spans."""
     outcome = agreed_outcome(data)
     if isinstance(outcome, ETDump):
-        _check_spans(outcome.batch)
+        check_spans(outcome.batch)
     else:
-        _check_words(outcome)
+        check_words(outcome)
 
 
 def upload(data: bytes) -> None:
     """A serialised `UploadETDumpRequest`."""
     try:
         request = parse(profiling_pb2.UploadETDumpRequest, data)
-        _check_admitted(admit_etdump(request, NOON, ANYTHING, no_alias))
+        check_admitted(admit_etdump(request, NOON, ANYTHING, no_alias))
     except (MalformedRequest, MalformedETDump) as refusal:
-        _check_words(refusal)
+        check_words(refusal)
 
 
 def events(data: bytes) -> None:
@@ -88,9 +99,9 @@ def events(data: bytes) -> None:
     try:
         admitted = admitted_bytes(data)
     except MalformedRequest as refusal:
-        _check_words(refusal)
+        check_words(refusal)
         return
-    _check_admitted(admitted)
+    check_admitted(admitted)
     if len(admitted.batch):
         assert differences(decode(encode_record(admitted.batch)), admitted.batch) == []
 
@@ -101,7 +112,7 @@ def query(data: bytes) -> None:
         try:
             read(data)
         except MalformedRequest as refusal:
-            _check_words(refusal)
+            check_words(refusal)
 
 
 def body(data: bytes) -> None:
@@ -114,9 +125,9 @@ def body(data: bytes) -> None:
         return {"type": "http.request", "body": chunk, "more_body": bool(chunks)}
 
     try:
-        inflated = _RUNNER.run(read_body(receive, encoding, BODY_LIMIT_BYTES, 5))
+        inflated = _RUNNER.run(read_body(receive, encoding, BodyLimits(BODY_LIMIT_BYTES)))
     except (MalformedRequest, TooLarge) as refusal:
-        _check_words(refusal)
+        check_words(refusal)
         return
     assert len(inflated) <= BODY_LIMIT_BYTES
     if encoding == "gzip":
@@ -131,7 +142,7 @@ def mapping(data: bytes) -> None:
         content = data[len(_MAGIC) + 65 :]
         data = _MAGIC + hashlib.sha256(content).hexdigest().encode() + b"\n" + content
     for read in (read_source, read_document):
-        _check_mapping(lambda read=read: read(data))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+        check_mapping(read, data)
 
 
 def etrecord(data: bytes) -> None:
@@ -139,18 +150,18 @@ def etrecord(data: bytes) -> None:
     record = (
         data if data.startswith(b"PK") else etrecord_of(dict(zip(MEMBERS, data.split(MARK, len(MEMBERS) - 1), strict=False)))
     )
-    _check_mapping(lambda: read_source(record))
+    check_mapping(read_source, record)
 
 
 def program(data: bytes) -> None:
     """A program (.pte)."""
-    _check_mapping(lambda: read_source(data[:4] + b"ET12" + data[8:]))
+    check_mapping(read_source, data[:4] + b"ET12" + data[8:])
 
 
 def metadata(data: bytes) -> None:
     """Metadata of a delegate, for one of the bridge's own decoders: its number, and the bytes."""
     decoder = list(DECODERS.values())[(data[:1] or b"\0")[0] % len(DECODERS)]
-    _check_content(decoder(data[1:]))
+    check_content(decoder(data[1:]))
 
 
 def layout(data: bytes) -> None:
@@ -160,27 +171,36 @@ def layout(data: bytes) -> None:
         offered = mapping_pb2.MetadataFormat.FromString(declared)
     except DecodeError:
         return
-    _check_content(compile_format(declared)(message))  # as a registry of before may hold it
+    check_content(compile_format(declared)(message))  # as a registry of before may hold it
     try:
         canonical = canonical_format(offered, "metadata[0]")
     except MalformedMapping as refusal:
-        _check_words(refusal)
+        check_words(refusal)
         return
     assert canonical_format(canonical, "metadata[0]") == canonical
-    _check_content(compile_format(canonical.SerializeToString())(message))
+    check_content(compile_format(canonical.SerializeToString())(message))
 
 
 def schema(data: bytes) -> None:
     """A binary schema (.bfbs) and a message by it: the length of the message, the message, the schema."""
     message, bfbs = _divided(data)
     declared = mapping_pb2.MetadataFormat(flatbuffer=mapping_pb2.FlatbufferSchema(bfbs=bfbs[:4] + b"BFBS" + bfbs[8:]))
-    _check_content(compile_format(declared.SerializeToString())(message))
+    check_content(compile_format(declared.SerializeToString())(message))
 
 
 def record(data: bytes) -> None:
     """A record of the spool, whose checksum is not looked at: behind it stand bytes that the bridge wrote."""
     with suppress(Undecodable):
         decode(data)
+
+
+def web_token(data: bytes) -> None:
+    """A token of an identity provider: its header and its claims on two lines, which are then signed."""
+    header, _, claims = data.partition(b"\n")
+    said = b".".join(map(base64url_encode, (header, claims)))
+    signature = ECAlgorithm(SHA256).sign(said, _PROVIDER.keys["one"])
+    found = _WEB_TOKENS.identify((said + b"." + base64url_encode(signature)).decode())
+    assert isinstance(found, Unfit) or (found.name.isprintable() and found.name.isascii())
 
 
 def credential(data: bytes) -> None:
@@ -209,10 +229,13 @@ TARGETS: dict[str, Target] = {
         schema,
         record,
         credential,
+        web_token,
     )
 }
 """By name, which is also that of the folder of its corpus."""
 
+_PROVIDER = Provider()
+_WEB_TOKENS = WebTokens(JwtConfig(issuer=ISSUER, audience=(AUDIENCE,)), KnownKeys(read_keys(_PROVIDER.key_set(), "keys")))
 _RUNNER = asyncio.Runner()
 
 
@@ -224,51 +247,3 @@ def joined(first: bytes, second: bytes) -> bytes:
 def _divided(data: bytes) -> tuple[bytes, bytes]:
     length = int.from_bytes(data[:2], "little")
     return data[2 : 2 + length], data[2 + length :]
-
-
-def _check_words(refusal: BridgeError) -> None:
-    assert refusal.reason
-    assert is_clear(str(refusal)), ascii(str(refusal))
-
-
-def _check_admitted(admitted: Admitted) -> None:
-    assert not admitted.rejected or is_clear(admitted.first_rejection), ascii(admitted.first_rejection)
-    _check_spans(admitted.batch)
-
-
-def _check_spans(batch: EventBatch) -> None:
-    """A batch can be resolved and written as spans, each of which a back end can read."""
-    for span in spans_in(assemble(_STAGES.run(batch), 1 << 20)):
-        assert len(span.trace_id) == 16
-        assert any(span.span_id)
-        assert span.start_time_unix_nano <= span.end_time_unix_nano < 2**63
-        assert span.name
-
-
-def _check_mapping(read: Callable[[], mapping_pb2.MappingFile]) -> None:
-    """What a source makes is canonical, reads back equal in both forms, and compiles."""
-    try:
-        file = read()
-    except MalformedMapping as refusal:
-        _check_words(refusal)
-        return
-    try:
-        canonical = canonical_file(file)
-    except MalformedMapping as refusal:  # a record may be read that is over a bound of documents
-        _check_words(refusal)
-        return
-    assert canonical == file
-    for name in ("a.json", "a.bin"):
-        assert read_document(write_file(file, name)) == file
-    document = encode(file.mapping)
-    compile_mapping(digest(document), mapping_pb2.Mapping.FromString(document))
-
-
-def _check_content(content: Content) -> None:
-    """What was decoded, or was not, fits on a span."""
-    assert len(content.pairs) <= MAX_KEYS
-    assert len(content.values) <= MAX_VALUES
-    assert len(content.raw) <= 2 * MAX_RAW_BYTES
-    assert all(_KEY.fullmatch(key) for key, _ in content.pairs)
-    assert all(len(text) <= MAX_TEXT for text in (*content.values, content.error))
-    Span.FromString(span_attributes(attributes_of(content)))

@@ -61,9 +61,12 @@ def test_builds_that_devices_make_up_do_not_pile_up() -> None:
 
 
 def test_two_builds_with_one_content_share_what_is_compiled() -> None:
-    """Documents are named by content."""
+    """Documents are named by content, within a tenant."""
     registry = MemoryRegistry()
-    registry.put("", file("a", 1))
-    registry.put("", file("b", 1))
+    for tenant in ("", "acme"):
+        registry.put(tenant, file("a", 1))
+        registry.put(tenant, file("b", 1))
     mappings = CompiledMappings(registry, 1 << 20)
-    assert mappings.get("", "a") is mappings.get("", "b")
+    assert mappings.get("", "a") is mappings.get("", "b") is not mappings.get("acme", "a")
+    assert mappings.get("acme", "a") is mappings.get("acme", "b")
+    assert mappings.get("globex", "a") is None

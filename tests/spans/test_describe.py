@@ -40,6 +40,11 @@ def test_an_identifier_is_shortened_by_its_ordinal_only(identifier: Identifier, 
     assert name == describe(EventKind.DELEGATE, identifier, Resolution(Status.NO_MAPPING)).name
 
 
+def test_a_block_without_a_name_has_one_as_a_span() -> None:
+    """An ETDump may leave it out; OTLP asks for a name of a span."""
+    assert describe_root(BlockKind.OTHER, "", "net", None).name == "(unnamed)"
+
+
 def test_the_attributes_of_a_resolved_event_are_those_of_its_first_operator() -> None:
     """Source line and module of the lowest handle; all names, all handles."""
     resolution = Resolution(Status.EXACT, "XnnpackBackend", (1, 2), OPERATORS[:2])

@@ -28,10 +28,3 @@ def test_a_number_is_a_varint(number: int, field: int) -> None:
     assert sum((byte & 0x7F) << 7 * place for place, byte in enumerate(encoded)) == number
     assert [byte >> 7 for byte in encoded] == [1] * (len(encoded) - 1) + [0]
     assert encode.field(field, number) == encode.varint(field << 3 | 2) + encoded
-
-
-def test_resources_that_are_equal_to_python_are_not_taken_for_each_other() -> None:
-    """1, 1.0 and True are equal and of one hash, and three different values on the wire."""
-    heads = encode.ResourceHeads()
-    assert len({heads.head((("k", value),)) for value in (1, 1.0, True)}) == 3
-    assert heads.head((("k", 1),)) is heads.head((("k", 1),))

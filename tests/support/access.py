@@ -14,7 +14,7 @@ from starlette.routing import Route
 from support.tokens import ALL, Issuer
 
 from otel_bridge.wire.access import ACCESS
-from otel_bridge.wire.server import _REFLECTED
+from otel_bridge.wire.grpc_door import _REFLECTED
 
 RPCS = [
     f"/{service}/{method.name}"

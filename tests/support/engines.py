@@ -97,6 +97,14 @@ def executorch() -> Path:
     return Path(sys.executable)
 
 
+def atheris() -> Path:
+    """The coverage-guided fuzzer of the extra `dev`. EngineMissing where it has no wheel."""
+    found = importlib.util.find_spec("atheris")
+    if found is None or found.origin is None:
+        raise EngineMissing("atheris is not installed; pip install -e '.[dev]' (it has wheels for Linux on x86-64 alone)")
+    return Path(found.origin).parent
+
+
 def protoc() -> Path:
     """The environment of `make proto`. EngineMissing where it is not set up."""
     environment = ROOT / ".venv-proto"
@@ -203,6 +211,7 @@ ENGINES: dict[str, Callable[[], Path]] = {
         jaeger,
         grpc_go,
         executorch,
+        atheris,
         protoc,
         cxx,
         cmake,

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support.mappings import mapping_of
 
-from otel_bridge.errors import MalformedMapping, MalformedRequest, MappingConflict, MappingNotFound
+from otel_bridge.errors import MalformedMapping, MalformedRequest, MappingConflict, MappingNotFound, QuotaMet
 from otel_bridge.mapping.document import canonical, digest, encode
+from otel_bridge.mapping.quota import Quota
 from otel_bridge.mapping.registry import Put, Registry
 from otel_bridge.v1 import mapping_pb2 as pb
 
@@ -239,6 +240,35 @@ def survives_races(registry: Registry) -> None:
     assert [info.build_id for info in registry.page("", "", 100)] == ["contested"]
 
 
+def keeps_quotas(registry: Registry) -> None:
+    """A write that would go beyond a quota is refused and undone; one that adds nothing, and one of another tenant, is not."""
+
+    def put(build: str, handle: int, quota: Quota, tenant: str = "t", name: str = "") -> Put:
+        file = pb.MappingFile(mapping=mapping_of({1: [handle]}), build_id=build, name=name)
+        return registry.put(tenant, file, replace=True, quota=quota)
+
+    two = Quota(builds=2)
+    put("b1", 1, two, name="n1")
+    put("b2", 2, two, name="n2")
+    before, revision = registry.page("t", "", 9), registry.revision
+    for attempt in (
+        lambda: put("b3", 3, two),
+        lambda: put("b2", 2, two, name="n3"),
+        lambda: registry.set_alias("t", "n3", "", "b1", quota=two),
+        lambda: put("b1", 10**6, Quota(size_bytes=1), name="n2"),
+        lambda: put("b3", 3, Quota(size_bytes=sum(info.bytes for info in before))),
+    ):
+        with pytest.raises(QuotaMet, match=r"and may have \d+; delete what is no longer in use"):
+            attempt()
+        assert (registry.page("t", "", 9), registry.revision) == (before, revision)
+    lowered = Quota(builds=1, size_bytes=1)
+    assert not put("b1", 1, lowered, name="n1").created
+    assert registry.set_alias("t", "n2", "", "b1", quota=lowered) == ("b1", "b2")
+    assert put("b3", 3, two, tenant="other").created
+    registry.delete("t", "b2")
+    assert put("b3", 3, two).created
+
+
 LAWS: tuple[Callable[[Registry], None], ...] = (
     puts_and_gets,
     names_builds_itself,
@@ -253,5 +283,6 @@ LAWS: tuple[Callable[[Registry], None], ...] = (
     deletes,
     moves_aliases,
     keeps_tenants_apart,
+    keeps_quotas,
     survives_races,
 )

@@ -26,17 +26,17 @@ class Secured:
         self.way_in = WayIn(certificates.authority, self.token("admin", *Scope))
         self.service: Service
 
-    def token(self, name: str, *scopes: Scope) -> Path:
+    def token(self, name: str, *scopes: Scope, tenant: str = "") -> Path:
         """A file with a new token, made as an operator does."""
         output = self.folder / f"{name}.token"
         options = [option for scope in scopes for option in ("--scope", scope)]
-        done = self.token_command("create", name, *options, "--output", output)
+        done = self.token_command("create", name, *options, "--tenant", tenant, "--output", output)
         assert (done.exit_code, done.stdout) == (0, "")
         return output
 
-    def known(self, name: str, *scopes: Scope) -> Path:
+    def known(self, name: str, *scopes: Scope, tenant: str = "") -> Path:
         """The same, once the bridge that runs has noticed it."""
-        output = self.token(name, *scopes)
+        output = self.token(name, *scopes, tenant=tenant)
         self.service.process.wait_until(lambda: self.knows(output))
         return output
 

@@ -41,7 +41,7 @@ from otel_bridge.v1.profiling_pb2_grpc import ProfilingServiceStub
 PROGRAM = Path(sys.executable).with_name("otel-bridge")
 ANY_PORT = f"{LOOPBACK}:0"
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what one test listens on, to show that it may not be reached without a token
-_LISTENS = re.compile(r"listens for gRPC on (\S+) and for HTTP on (\S+)")
+_LISTENS = re.compile(r"listens for gRPC on (\S+) and for HTTP on ([^\s\"]+)")
 
 
 def otel_bridge(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -170,6 +170,15 @@ class Service:
                     if labels.pop("destination", destination) != destination:
                         continue
                     found[tuple(labels[key] for key in sorted(labels))] += int(sample.value)
+        return found
+
+    def counts_by(self, name: str, label: str) -> "Counter[str]":
+        """The values of a metric by one of its labels, whatever the others are."""
+        found: Counter[str] = Counter()
+        for family in text_string_to_metric_families(self.get("/metrics").text):
+            for sample in family.samples:
+                if sample.name in {f"otel_bridge_{name}", f"otel_bridge_{name}_total"}:
+                    found[sample.labels[label]] += int(sample.value)
         return found
 
     def ledger(self, destination: str = DEFAULT) -> Ledger:

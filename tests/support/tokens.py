@@ -8,8 +8,10 @@ from pathlib import Path
 from otel_bridge.auth.book import change_tokens
 from otel_bridge.auth.gate import Gate
 from otel_bridge.auth.keyring import Keyring
+from otel_bridge.auth.rates import Rates
 from otel_bridge.auth.refusals import Refusals
 from otel_bridge.auth.token import Token, draw
+from otel_bridge.auth.web_token import WebTokens
 from otel_bridge.model.identity import Identity, Scope
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -45,6 +47,8 @@ def gate_of(
     now: Callable[[], datetime] = lambda: NOON,
     certificates: Mapping[str, Identity] | None = None,
     needs_certificate: bool = False,
+    web_tokens: WebTokens | None = None,
+    rates: Rates | None = None,
 ) -> Gate:
     """A gate that knows the tokens in a file, and counts refusals by door and reason."""
     counts: Counter[tuple[str, str]] = Counter() if counted is None else counted
@@ -53,4 +57,12 @@ def gate_of(
         counts[door, reason] += 1
 
     keyring = Keyring([file])
-    return Gate(keyring, Refusals(count), certificates=certificates or {}, needs_certificate=needs_certificate, now=now)
+    return Gate(
+        keyring,
+        Refusals(count),
+        certificates=certificates or {},
+        needs_certificate=needs_certificate,
+        web_tokens=web_tokens,
+        rates=rates,
+        now=now,
+    )

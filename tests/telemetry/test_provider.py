@@ -75,14 +75,14 @@ def test_metrics_read_like_the_collectors(provide: Callable[..., Provider]) -> N
     telemetry = provider.telemetry
     telemetry.add(ACCEPTED, 5)
     telemetry.add("otel_bridge.receiver.requests", 1, outcome="ok", transport="grpc")
-    telemetry.observe("otel_bridge.exporter.send_duration", 0.003)
+    telemetry.observe("otel_bridge.exporter.send_duration", 0.003, destination="d")
     telemetry.watch("otel_bridge.spool.size_bytes", lambda: 42)
     seen = samples(provider.exposition())
     assert seen["otel_bridge_receiver_accepted_events_total", ()] == 5
     assert seen["otel_bridge_receiver_requests_total", (("outcome", "ok"), ("transport", "grpc"))] == 1
     assert seen["otel_bridge_spool_size_bytes", ()] == 42
-    assert seen["otel_bridge_exporter_send_duration_seconds_bucket", (("le", "0.002"),)] == 0
-    assert seen["otel_bridge_exporter_send_duration_seconds_bucket", (("le", "0.005"),)] == 1
+    assert seen["otel_bridge_exporter_send_duration_seconds_bucket", (("destination", "d"), ("le", "0.002"))] == 0
+    assert seen["otel_bridge_exporter_send_duration_seconds_bucket", (("destination", "d"), ("le", "0.005"))] == 1
     assert seen["otel_bridge_process_cpu_seconds_total", ()] > 0
     assert {dict(labels).get("service_version") for name, labels in seen if name == "target_info"} == {"1.2.3"}
 

@@ -113,18 +113,18 @@ def test_gauges_are_asked_when_somebody_looks() -> None:
     """An observed instrument shows the present value at each look, and nothing while the value is not known."""
     telemetry, read = recorded()
     values = iter([1.0, 4.0, None])
-    telemetry.watch("otel_bridge.spool.size", lambda: next(values))
-    assert read()["otel_bridge.spool.size"] == [({}, 1.0)]
-    assert read()["otel_bridge.spool.size"] == [({}, 4.0)]
-    assert "otel_bridge.spool.size" not in read()
+    telemetry.watch("otel_bridge.spool.size_bytes", lambda: next(values))
+    assert read()["otel_bridge.spool.size_bytes"] == [({}, 1.0)]
+    assert read()["otel_bridge.spool.size_bytes"] == [({}, 4.0)]
+    assert "otel_bridge.spool.size_bytes" not in read()
 
 
 def test_a_gauge_has_one_owner() -> None:
     """Watching the same series twice is refused: one of the two would be wrong."""
     telemetry, _ = recorded()
-    telemetry.watch("otel_bridge.spool.size", lambda: 1)
+    telemetry.watch("otel_bridge.spool.size_bytes", lambda: 1)
     with pytest.raises(ValueError, match="watched already"):
-        telemetry.watch("otel_bridge.spool.size", lambda: 2)
+        telemetry.watch("otel_bridge.spool.size_bytes", lambda: 2)
 
 
 def test_the_silent_recorder_takes_everything() -> None:

@@ -15,19 +15,28 @@ from support.spools import emitted, outlet_of, spool_of
 
 from otel_bridge.auth.gate import Gate
 from otel_bridge.mapping.memory import MemoryRegistry
+from otel_bridge.mapping.quota import NO_QUOTA, Quota
 from otel_bridge.model.events import EventBatch
 from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.spool.protocol import Outlet
 from otel_bridge.v1.mapping_pb2 import MissingMapping
+from otel_bridge.wire.body import BodyLimits
+from otel_bridge.wire.call import Arrivals
+from otel_bridge.wire.connections import ConnectionLimits
+from otel_bridge.wire.grpc_door import GrpcDoor
 from otel_bridge.wire.guard import GrpcGuard
+from otel_bridge.wire.health import Condition
 from otel_bridge.wire.http import http_app
-from otel_bridge.wire.intake import Intake, TenantsBuildOf
+from otel_bridge.wire.http_door import HttpDoor
+from otel_bridge.wire.intake import Intake, Spend, TenantsBuildOf, for_nothing
 from otel_bridge.wire.mappings import Mappings
-from otel_bridge.wire.server import GrpcDoor, HttpDoor
-from otel_bridge.wire.servicers import mapping_handler, profiling_handler
+from otel_bridge.wire.repeats import Repeats
+from otel_bridge.wire.servicers import WayIn, mapping_handler, profiling_handler
 from otel_bridge.wire.tls import DoorTls
+from otel_bridge.wire.turnstile import Limits, Memory, Turnstile
 
 LOOPBACK = "127.0.0.1:0"
+_LIMITS, _CONNECTIONS = Limits(), ConnectionLimits()
 
 
 class Tally:
@@ -51,6 +60,19 @@ class Tally:
     def sender_dropped(self, events: int, reason: str) -> None:
         """Add what the sender dropped."""
         self.drops[reason] += events
+
+    def duplicate(self) -> None:
+        """Add a request that was sent again."""
+        self.outcomes["duplicate"] += 1
+
+    def sequence_reused(self) -> None:
+        """Add a number that was used twice."""
+        self.outcomes["sequence_reused"] += 1
+
+    def turned_away(self) -> None:
+        """Add a connection that was too many."""
+        self.outcomes["turned_away"] += 1
+        self._changed.set()
 
     def request(self, outcome: str) -> None:
         """Add the outcome of a request."""
@@ -76,6 +98,7 @@ class Doors:
     channel: grpc.aio.Channel
     client: httpx.AsyncClient
     app: Starlette
+    turnstile: Turnstile
     ready: bool = True
 
     @property
@@ -104,26 +127,38 @@ async def _opened(
     spool_bytes: int = 1 << 20,
     build_of: TenantsBuildOf | None = None,
     read_timeout_s: float = 30.0,
+    body_timeout_s: float = 30.0,
     missing: Sequence[MissingMapping] = (),
+    missing_tenant: str = "",
+    spend: Spend = for_nothing,
+    quota_of: Callable[[str], Quota] = lambda _tenant: NO_QUOTA,
     gate: Gate | None = None,
     tls: DoorTls | None = None,
+    limits: Limits = _LIMITS,
+    memory: Memory | None = None,
+    connections: ConnectionLimits = _CONNECTIONS,
+    duplicates: int = 1000,
 ) -> AsyncIterator[Doors]:
     spool, tally, registry = spool_of(spool_bytes), Tally(), MemoryRegistry()
-    intake = Intake(spool, ANYTHING, build_of or registry.build_of, tally)
-    mappings = Mappings(registry, lambda _tenant: list(missing), lambda: None)
-    handlers = (profiling_handler(intake, tally.request), mapping_handler(mappings, tally.request))
+    repeats = Repeats(duplicates, 3600, spool, tally)
+    intake = Intake(spool, ANYTHING, build_of or registry.build_of, tally, repeats, spend=spend)
+    mappings = Mappings(registry, lambda tenant: list(missing) if tenant == missing_tenant else [], lambda: None, quota_of)
+    turnstile = Turnstile(limits, memory or Memory(0, lambda: None))
+    way_in = WayIn(turnstile, Arrivals(body_timeout_s, turnstile, tally.request), tally.request)
     app = http_app(
         intake,
         mappings,
-        max_request_bytes=limit_bytes,
-        read_timeout_s=read_timeout_s,
-        ready=lambda: doors.ready,
+        limits=BodyLimits(limit_bytes, read_timeout_s, body_timeout_s),
+        turnstile=turnstile,
+        ready=lambda: Condition(doors.ready, {"spool": "ok"}),
         metrics=lambda: b"a_metric 1\n",
         count=tally.request,
         gate=gate,
     )
     guards = [GrpcGuard(gate, tally.request)] if gate is not None else []
-    doors_grpc, doors_http = GrpcDoor(handlers, limit_bytes, tls, guards), HttpDoor(app, 5, tls)
+    handlers = (profiling_handler(intake, way_in), mapping_handler(mappings, way_in))
+    doors_grpc = GrpcDoor(handlers, limit_bytes, connections, way_in.arrivals, tls=tls, guards=guards)
+    doors_http = HttpDoor(app, 5, connections, tally.turned_away, tls=tls)
     for door in (doors_grpc, doors_http):
         door.bind(LOOPBACK)
         await door.start()
@@ -132,7 +167,7 @@ async def _opened(
             grpc.aio.insecure_channel(doors_grpc.address) as channel,
             httpx.AsyncClient(base_url=f"http://{doors_http.address}") as client,
         ):
-            doors = Doors(spool, tally, registry, doors_grpc, doors_http, channel, client, app)
+            doors = Doors(spool, tally, registry, doors_grpc, doors_http, channel, client, app, turnstile)
             yield doors
     finally:
         await doors_http.stop()

@@ -10,6 +10,7 @@ import grpc
 import pytest
 from support.access import OPEN, RPCS, bad_credentials, by_grpc, by_http, message_of, routes_of
 from support.http import status_of
+from support.identity_provider import Provider
 from support.tokens import NOON, Issuer, gate_of
 
 from otel_bridge.mapping.memory import MemoryRegistry
@@ -65,18 +66,21 @@ def test_a_device_may_send_and_nothing_else() -> None:
 
 def test_bad_credentials_open_nothing(opened: Any, run: Any, issuer: Issuer) -> None:
     """
-    Without a credential, and with one that is wrong, expired or revoked, everything but health is refused and counted by why.
+    Without a credential, and with one that is wrong, expired, revoked or signed badly, all but health is refused and counted.
 
     Nothing is read or written, and all but the first are told in the same words.
     """
+    provider = Provider()
     shown = bad_credentials(issuer)
+    shown |= {f"{reason}, signed": [f"Bearer {token}"] for reason, token in provider.bad_tokens().items()}
     counted: Counter[tuple[str, str]] = Counter()
-    gate = gate_of(issuer.file, counted)
+    gate = gate_of(issuer.file, counted, web_tokens=provider.tokens_taken(issuer.file.parent))
 
     async def check() -> None:
         words = set()
         async with opened(gate=gate) as doors:
             digest = a_registry(doors.registry)
+            kept = doors.registry.get("", "a-build")
             routes = list(routes_of(doors.app))
             for reason, authorizations in shown.items():
                 for what in RPCS:
@@ -93,21 +97,27 @@ def test_bad_credentials_open_nothing(opened: Any, run: Any, issuer: Issuer) -> 
                 for each in authorizations:
                     assert each.split(" ")[1] not in repr(words)
             assert len(words) == 1
-            assert (doors.outlet.events, len(doors.registry.page("", "", 9))) == (0, 1)
+            assert (doors.outlet.events, doors.registry.page("", "", 9)) == (0, [kept.info])
+            assert doors.registry.get("", "a-build") == kept
+            assert (doors.tally.taken, doors.tally.rejected) == (0, Counter())
             guarded = [what for what in (*RPCS, *routes) if what not in OPEN]
             assert doors.tally.outcomes["unauthenticated"] == len(shown) * len(guarded)
             for reason in {reason.partition(",")[0] for reason in shown}:
-                times = sum(each.startswith(reason) for each in shown)
+                times = sum(each.partition(",")[0] == reason for each in shown)
                 assert counted["grpc", reason] + counted["http", reason] == times * len(guarded), reason
 
     run(check())
 
 
-@pytest.mark.parametrize("scope", Scope)
-def test_a_scope_opens_its_rows(scope: Scope, opened: Any, run: Any, issuer: Issuer) -> None:
+@pytest.mark.parametrize(
+    ("scope", "kind"), [*((scope, "token") for scope in Scope), *((scope, "signed") for scope in (*Scope, None))]
+)
+def test_a_scope_opens_its_rows(scope: Scope | None, kind: str, opened: Any, run: Any, issuer: Issuer) -> None:
     """A token opens what its scope stands for, and health; else it is told which scope it lacks."""
-    authorizations = [f"Bearer {issuer.issue(scope)}"]
-    gate = gate_of(issuer.file)
+    provider = Provider()
+    token = provider.sign(scope=scope or "openid", tenant="acme") if kind == "signed" else issuer.issue(Scope(scope))
+    authorizations = [f"Bearer {token}"]
+    gate = gate_of(issuer.file, web_tokens=provider.tokens_taken(issuer.file.parent))
 
     async def check() -> None:
         async with opened(gate=gate) as doors:

@@ -1,7 +1,7 @@
 """The two doors are one: what gRPC takes or refuses, HTTP takes or refuses, in the same words and under the same counters."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -13,14 +13,13 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
-from support.batches import differences
+from support.batches import differences, timeless
 from support.http import DUMP
 from support.mappings import mapping_of
 from support.requests import a_request
 from support.scenes import delegated
 
 from otel_bridge.mapping.source import write_file
-from otel_bridge.model.events import EventBatch
 from otel_bridge.v1 import mapping_pb2 as mp
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.status import CODES
@@ -266,7 +265,7 @@ def test_no_room_is_said_alike(row: Row, broken: Row, opened: Callable[..., Any]
 
     async def main() -> list[Outcome]:
         outcomes = []
-        async with opened(spool_bytes=1) as one, opened(spool_bytes=1) as other:
+        async with opened(spool_bytes=1, duplicates=0) as one, opened(spool_bytes=1, duplicates=0) as other:
             for _ in range(3):
                 outcomes.append(await over_grpc(one.channel, row))
                 assert await over_http(other.client, row) == outcomes[-1]
@@ -280,8 +279,3 @@ def test_no_room_is_said_alike(row: Row, broken: Row, opened: Callable[..., Any]
         return outcomes
 
     assert [outcome.code for outcome in run(main())] == ["OK", "UNAVAILABLE", "UNAVAILABLE", "INTERNAL"]
-
-
-def timeless(batch: EventBatch) -> EventBatch:
-    """The batch without the moment of its receipt."""
-    return replace(batch, streams=tuple(replace(each, received_ns=0, ended_ns=0, latest_ns=0) for each in batch.streams))

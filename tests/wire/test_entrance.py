@@ -19,7 +19,7 @@ from otel_bridge.wire.entrance import Entrance, open_entrance
 def entrance_of(**overrides: object) -> Entrance:
     """The entrance that settings describe."""
     config = load(None, {name.replace("__", "."): value for name, value in overrides.items()})
-    return open_entrance(config.server, config.auth, lambda _door, _reason: None)
+    return open_entrance(config, lambda _door, _reason: None)
 
 
 def test_without_auth_there_is_no_gate() -> None:

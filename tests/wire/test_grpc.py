@@ -14,8 +14,11 @@ from support.scenes import delegated
 
 from otel_bridge.errors import ConfigError
 from otel_bridge.v1 import mapping_pb2, mapping_pb2_grpc, profiling_pb2_grpc
+from otel_bridge.wire.call import Arrivals
+from otel_bridge.wire.connections import ConnectionLimits
+from otel_bridge.wire.grpc_door import GrpcDoor
+from otel_bridge.wire.http_door import HttpDoor
 from otel_bridge.wire.intake import SENT_KEY
-from otel_bridge.wire.server import GrpcDoor
 from otel_bridge.wire.servicers import MAPPING, PROFILING
 
 EXPORT = f"/{PROFILING}/ExportEvents"
@@ -101,7 +104,7 @@ def test_a_full_spool(opened: Callable[..., Any], run: Callable[..., Any]) -> No
     """When the spool is full the sender is told UNAVAILABLE and when to come back; once there is room the request is taken."""
 
     async def main() -> None:
-        async with opened(spool_bytes=1) as doors:
+        async with opened(spool_bytes=1, duplicates=0) as doors:
             request = a_request(delegated("x", 0, 1, 2))
             await profiling(doors.channel).ExportEvents(request)
             error = await refused(profiling(doors.channel).ExportEvents(request))
@@ -227,13 +230,17 @@ def test_bad_words_about_mappings(
 
 
 def test_health_turns_before_the_door_does(opened: Callable[..., Any], run: Callable[..., Any]) -> None:
-    """Health is SERVING for the whole and each service; turning away is said while requests are still taken."""
+    """Health says what the door is told, for the whole and each service; turning away is said while requests are taken."""
 
     async def main() -> None:
         async with opened() as doors:
             health = health_pb2_grpc.HealthStub(doors.channel)
             ask = [health_pb2.HealthCheckRequest(service=service) for service in ("", PROFILING, MAPPING)]
-            assert [(await health.Check(each)).status for each in ask] == [health_pb2.HealthCheckResponse.SERVING] * 3
+            for is_ready in (False, True):
+                if is_ready:
+                    await doors.grpc.tell(is_ready=True)
+                expected = health_pb2.HealthCheckResponse.SERVING if is_ready else health_pb2.HealthCheckResponse.NOT_SERVING
+                assert [(await health.Check(each)).status for each in ask] == [expected] * 3
             with pytest.raises(grpc.aio.AioRpcError, match="NOT_FOUND"):
                 await health.Check(health_pb2.HealthCheckRequest(service="nobody"))
             await doors.grpc.turn_away()
@@ -248,9 +255,13 @@ def test_a_port_in_use(opened: Callable[..., Any], run: Callable[..., Any]) -> N
 
     async def main() -> None:
         async with opened() as doors:
-            for door, setting in ((doors.grpc, "grpc_address"), (doors.http, "http_address")):
+            limits = ConnectionLimits()
+            twins = {
+                "grpc_address": GrpcDoor((), 4096, limits, Arrivals(1, doors.turnstile, doors.tally.request)),
+                "http_address": HttpDoor(doors.app, 1, limits, doors.tally.turned_away),
+            }
+            for door, (setting, twin) in zip((doors.grpc, doors.http), twins.items(), strict=True):
                 address = door.address
-                twin = GrpcDoor((), 4096) if door is doors.grpc else type(doors.http)(None, 1)  # type: ignore[arg-type]  # no app runs
                 with pytest.raises(ConfigError, match=rf"^server\.{setting} \({address}\) cannot be listened on: "):
                     twin.bind(address)
 

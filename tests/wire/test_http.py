@@ -70,7 +70,7 @@ def test_no_room(opened: Callable[..., Any], run: Callable[..., Any]) -> None:
     """When the spool is full, or closed, the answer is 503 with a whole number of seconds to wait; once there is room, 200."""
 
     async def main() -> None:
-        async with opened(limit_bytes=LIMIT, spool_bytes=1) as doors:
+        async with opened(limit_bytes=LIMIT, spool_bytes=1, duplicates=0) as doors:
             assert (await doors.client.post(PATH, content=DUMP)).status_code == 200
             response = await doors.client.post(PATH, content=DUMP)
             assert the_fault(response, 503)["reason"] == "spool_full"
@@ -113,7 +113,7 @@ def test_what_operators_ask(opened: Callable[..., Any], run: Callable[..., Any])
         async with opened() as doors:
             client = doors.client
             assert (await client.get("/healthz")).text == "ok\n"
-            assert (await client.get("/readyz")).text == "ready\n"
+            assert (await client.get("/readyz")).text == "ready\nspool: ok\n"
             metrics = await client.get("/metrics")
             assert metrics.text == "a_metric 1\n"
             assert metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"

@@ -18,8 +18,9 @@ from otel_bridge.model.events import EventBatch
 from otel_bridge.spans.assemble import assemble
 from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.v1 import profiling_pb2 as pb
-from otel_bridge.wire.admission import Receipt
-from otel_bridge.wire.intake import Intake, Receipts
+from otel_bridge.wire.body import Disconnected
+from otel_bridge.wire.intake import Intake
+from otel_bridge.wire.repeats import Repeats
 
 HOUR_NS = 3600 * 10**9
 STAGES = stages_with()
@@ -44,11 +45,22 @@ class Watch:
         """Keep it."""
         self.told.append((f"dropped {reason}", events))
 
+    def duplicate(self) -> None:
+        """Keep it."""
+        self.told.append(("duplicate", 1))
 
-def an_intake(spool: MemorySpool, watch: Watch | None = None) -> Intake:
-    """An intake whose clock goes on by an hour with each request."""
+    def sequence_reused(self) -> None:
+        """Keep it."""
+        self.told.append(("sequence reused", 1))
+
+
+def an_intake(spool: MemorySpool, watch: Watch | None = None, *, duplicates: int = 0) -> Intake:
+    """An intake whose clock goes on by an hour with each request; it remembers so many."""
     hours = itertools.count()
-    return Intake(spool, ANYTHING, MemoryRegistry().build_of, watch or Watch(), now_ns=lambda: NOON_NS + next(hours) * HOUR_NS)
+    watch = watch or Watch()
+    repeats = Repeats(duplicates, 3600, spool, watch)
+    now_ns = lambda: NOON_NS + next(hours) * HOUR_NS  # noqa: E731 - a clock
+    return Intake(spool, ANYTHING, MemoryRegistry().build_of, watch, repeats, now_ns=now_ns)
 
 
 async def all_of(spool: MemorySpool) -> list[EventBatch]:
@@ -61,84 +73,86 @@ def spans_of(batch: EventBatch) -> list[bytes]:
     return [payload.data for payload in assemble(STAGES.run(batch), 1 << 20)]
 
 
-def test_a_second_attempt_gives_the_same_spans(run: Callable[..., Any]) -> None:
-    """The same body sent again, later and by another clock, gives spans that are equal byte for byte; another body does not."""
+def test_a_request_is_emitted_once(run: Callable[..., Any]) -> None:
+    """The same body sent again has the answer of the first attempt, counts as a duplicate, and is kept and counted no more."""
 
     async def main() -> None:
-        spool = spool_of(1 << 20)
-        intake = an_intake(spool)
-        request = a_request(*EVENTS)
-        request.stream.clocks[0].ClearField("anchor_unix_ns")  # times follow from the receipt
-        body = request.SerializeToString()
-        await intake.export_events(body, str(NOON_NS - 2 * HOUR_NS))
-        await intake.export_events(body, None)
-        request.stream.sequence += 1
-        await intake.export_events(request.SerializeToString(), None)
-        first, second, other = await all_of(spool)
-        assert differences(first, second) == []
-        assert spans_of(first) == spans_of(second)
-        assert (first.streams[0].received_ns, first.streams[0].correction_ns) == (NOON_NS, 2 * HOUR_NS)
-        assert (other.streams[0].received_ns, other.streams[0].correction_ns) == (NOON_NS + 2 * HOUR_NS, 0)
-        assert spans_of(other) != spans_of(first)
+        spool, watch = spool_of(1 << 20), Watch()
+        intake = an_intake(spool, watch, duplicates=9)
+        request = a_request(*EVENTS, delegated("", 0, 0, 0))
+        request.stream.dropped.add(reason=b"ring_full", events=7)
+        answers = [await intake.export_events(request.SerializeToString(), None) for _ in range(3)]
+        assert answers[0] == answers[1] == answers[2]
+        assert (answers[0].accepted, answers[0].rejected[0].reason) == (2, "unnamed")
+        assert watch.told == [("accepted", 2), ("refused unnamed", 1), ("dropped ring_full", 7), *[("duplicate", 1)] * 2]
+        assert len(await all_of(spool)) == 1
 
     run(main())
 
 
-def test_uploads_are_remembered_too(run: Callable[..., Any], fixtures: Path) -> None:
-    """An ETDump that is uploaded again ends when the first attempt said it did."""
+def test_what_is_forgotten_has_equal_ids(run: Callable[..., Any]) -> None:
+    """The same body sent after it was forgotten is taken, with the ids of the first attempt: the spans, if it has an anchor."""
 
     async def main() -> None:
         spool = spool_of(1 << 20)
         intake = an_intake(spool)
-        body = pb.UploadETDumpRequest(etdump=(fixtures / "xnnpack" / "run.etdp").read_bytes()).SerializeToString()
+        body = a_request(*EVENTS).SerializeToString()
         for _ in range(2):
-            await intake.upload_etdump(body, None)
+            await intake.export_events(body, None)
         first, second = await all_of(spool)
         assert spans_of(first) == spans_of(second)
 
     run(main())
 
 
-def test_a_second_attempt_keeps_its_build(run: Callable[..., Any]) -> None:
-    """An alias that moved between two attempts still names the first one's build; one that named none may name one later."""
-    builds: list[str | None] = [None, "first", "second"]
+def test_uploads_are_remembered_too(run: Callable[..., Any], fixtures: Path) -> None:
+    """An ETDump that is uploaded again is a duplicate; the same file said to have ended at another time is another run."""
 
     async def main() -> None:
-        spool = spool_of(1 << 20)
-        intake = Intake(spool, ANYTHING, lambda _tenant, _name, _version: builds.pop(0), Watch())
-        body = a_request(*EVENTS).SerializeToString()
-        for _ in range(3):
-            await intake.export_events(body, None)
-        assert [batch.streams[0].build for batch in await all_of(spool)] == [None, "first", "first"]
-        assert builds == ["second"]
+        spool, watch = spool_of(1 << 20), Watch()
+        intake = an_intake(spool, watch, duplicates=9)
+        request = pb.UploadETDumpRequest(etdump=(fixtures / "xnnpack" / "run.etdp").read_bytes())
+        request.stream.stream_id = bytes(range(16))
+        first = await intake.upload_etdump(request.SerializeToString(), None)
+        assert await intake.upload_etdump(request.SerializeToString(), None) == first
+        request.ended_at_unix_ns = NOON_NS
+        await intake.upload_etdump(request.SerializeToString(), None)
+        assert [batch.streams[0].ended_ns for batch in await all_of(spool)] == [NOON_NS, NOON_NS]
+        assert [what for what, _ in watch.told] == ["accepted", "duplicate", "accepted"]
 
     run(main())
 
 
-def test_receipts_are_bounded_and_forget_the_oldest() -> None:
-    """Of more bodies than are remembered the one not seen for longest is forgotten; asking for one keeps it."""
-    receipts = Receipts(max_entries=2)
-    first, later = Receipt(1), Receipt(2)
-    assert receipts.first(b"a", first).receipt is first
-    receipts.first(b"b", first)
-    assert receipts.first(b"a", later).receipt is first
-    receipts.first(b"c", first)
-    assert receipts.first(b"a", later).receipt is first
-    assert receipts.first(b"b", later).receipt is later
+def test_nobody_else_answers_for_a_tenant(run: Callable[..., Any]) -> None:
+    """The same body of another tenant is another request, and no reuse of a number."""
+
+    async def main() -> None:
+        spool, watch = spool_of(1 << 20), Watch()
+        intake = an_intake(spool, watch, duplicates=9)
+        body = a_request(*EVENTS).SerializeToString()
+        for tenant in ("a", "b", "a"):
+            await intake.export_events(body, None, tenant)
+        assert [batch.streams[0].tenant for batch in await all_of(spool)] == ["a", "b"]
+        assert [what for what, _ in watch.told] == ["accepted", "accepted", "duplicate"]
+
+    run(main())
 
 
-def test_a_second_attempt_keeps_the_build_of_the_first() -> None:
-    """An alias that moves between two attempts, or gets its first mapping, must not give equal ids another content."""
-    named: dict[tuple[str, str], str] = {("net", "1"): "b1"}
-    first = Receipts().first(b"a", Receipt(1))
+def test_what_nobody_waits_for_is_not_kept(run: Callable[..., Any]) -> None:
+    """A request that is given up before it is parsed, or before it is kept, leaves nothing; sent again it is a first."""
 
-    def now(name: str, version: str) -> str | None:
-        return named.get((name, version))
+    async def main() -> None:
+        spool, watch = spool_of(1 << 20), Watch()
+        intake = an_intake(spool, watch, duplicates=9)
+        for given_up in ([True], [False, True]):
+            with pytest.raises(Disconnected):
+                await intake.export_events(a_request(*EVENTS).SerializeToString(), None, "", iter(given_up).__next__)
+        with pytest.raises(Disconnected):
+            await intake.export_events(b"\xff", None, "", lambda: True)
+        assert (outlet_of(spool).events, watch.told) == (0, [])
+        assert (await intake.export_events(a_request(*EVENTS).SerializeToString(), None)).accepted == 2
 
-    assert first.bind(now)("net", "1") == "b1"
-    named["net", "1"] = "b2"
-    assert first.bind(now)("net", "1") == "b1"
-    assert first.bind(now)("other", "1") is None
+    run(main())
 
 
 @pytest.mark.parametrize(
@@ -174,7 +188,7 @@ def test_only_what_is_kept_is_acknowledged(run: Callable[..., Any]) -> None:
 
     async def main() -> None:
         spool, watch = spool_of(1), Watch()
-        intake = an_intake(spool, watch)
+        intake = an_intake(spool, watch)  # which remembers nothing
         request = a_request(*EVENTS, delegated("", 0, 0, 0))
         request.stream.dropped.add(reason=b"ring_full", events=7)
         await intake.export_events(request.SerializeToString(), None)

@@ -15,7 +15,7 @@ from support.scenes import NOON_NS, batch_of, delegated
 from otel_bridge.config.keys import allow
 from otel_bridge.config.sections import INFERENCE_KEYS, RESOURCE_KEYS
 from otel_bridge.model.events import BlockKind
-from otel_bridge.model.stream import Anchor, Attributes, Clock, ModelRef
+from otel_bridge.model.stream import Anchor, Attributes, AttributeValue, Clock, ModelRef
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.admission import Receipt, Rules
 from otel_bridge.wire.blocks import attributes_of, text_of
@@ -190,9 +190,9 @@ def an_attribute(key: bytes, **value: object) -> pb.Attribute:
     return pb.Attribute(key=key, value=pb.Value(**value))  # type: ignore[arg-type]  # of whichever type the key says
 
 
-def everything(_key: str) -> bool:
-    """An allow-list of everything."""
-    return True
+def everything(_key: str, value: AttributeValue) -> AttributeValue:
+    """Keeps all as it is."""
+    return value
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ func main() {
 		BuildInfo: component.BuildInfo{Command: "otelcol", Description: "a peer of the benchmark", Version: "0.161.0"},
 		Factories: factories,
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{
-			ResolverSettings: confmap.ResolverSettings{ProviderFactories: []confmap.ProviderFactory{fileprovider.NewFactory()}},
+			ResolverSettings: confmap.ResolverSettings{ProviderFactories: []confmap.ProviderFactory{fileprovider.NewFactory()}, DefaultScheme: "file"},
 		},
 	}
 	if err := otelcol.NewCommand(settings).Execute(); err != nil {

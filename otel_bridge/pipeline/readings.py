@@ -1,0 +1,115 @@
+"""
+The metadata of a batch: what its byte strings say, as attributes of spans.
+
+Invariants
+* Byte strings of a declared layout are read together, a field at a time, and say what each of them says alone. All others, and
+  few of them, are read one by one, and remembered.
+* A byte string is read once for each template that has it.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otel_bridge.metadata.layout import Layout
+from otel_bridge.metadata.table import Decoders
+from otel_bridge.model.events import EventBatch
+from otel_bridge.pipeline.shown import Shown
+from otel_bridge.spans import attributes as at
+from otel_bridge.spans.compile import Template
+from otel_bridge.spans.distinct import distinct
+from otel_bridge.spans.scene import Metadata
+from otel_bridge.spans.sheet import Sheet
+from otel_bridge.spans.withholding import Withhold, show_all
+
+_FEW = 16
+"""Byte strings that are read one by one in less time than their columns take."""
+
+DeclaredAt = Callable[[int, str | None], bytes]
+"""(row, delegate) -> the serialised `MetadataFormat` that the row's mapping has for the delegate; b"": none."""
+
+
+class Readings:
+    """
+    What metadata say. One thread uses it at a time.
+
+    decoders      how they are read
+    shown_bytes   how much of what is shown is remembered
+    withhold      what is shown of what they say: of a key all values, or none
+    """
+
+    def __init__(self, decoders: Decoders, shown_bytes: int, withhold: Withhold = show_all) -> None:
+        self._decoders = decoders
+        self._shown = Shown(shown_bytes, withhold)
+        self._withhold = withhold
+
+    def read(
+        self, batch: EventBatch, templates: Sequence[Template], template: NDArray[np.int64], declared: DeclaredAt
+    ) -> tuple[Metadata, NDArray[np.int64]]:
+        """What the metadata of a batch say, and int64[n] the entry of each row; -1: it has none."""
+        decoded = np.full(len(batch), -1)
+        rows = np.flatnonzero(batch.metadata)
+        if not len(rows):
+            return Metadata(), decoded
+        first, number = _distinct(template[rows], batch.metadata[rows])
+        found = rows[first]  # a row of each entry
+        sheets, order = [], []
+        alone = np.ones(len(found), np.bool_)
+        layout_of, layouts = self._layouts(batch, found, templates, template, declared)
+        for index, layout in enumerate(layouts):
+            entries = np.flatnonzero(layout_of == index)
+            payloads = map(batch.payloads.__getitem__, batch.metadata[found[entries]].tolist())
+            columns, good = layout.read(list(payloads))
+            if not good.any():
+                continue
+            keys = [at.METADATA_PREFIX + key for key in layout.types]
+            visible = {key for key, _ in self._withhold(tuple((key, 0) for key in keys))}
+            values = {key: column[good] for key, column in zip(keys, columns, strict=True) if key in visible}
+            sheets.append(Sheet(values, int(good.sum())))
+            order.append(entries[good])
+            alone[entries[good]] = False
+        single = []
+        for row in found[alone].tolist():
+            face = templates[template[row]].face
+            delegate = face.resolution.delegate
+            content = self._decoders.decode(delegate, batch.payloads[batch.metadata[row]], declared(row, delegate))
+            single.append(self._shown.of(content, face))
+        entry = np.empty(len(found), np.int64)
+        entry[np.concatenate((np.flatnonzero(alone), *order))] = np.arange(len(found))
+        decoded[rows] = entry[number]
+        return Metadata(single, sheets), decoded
+
+    def _layouts(
+        self,
+        batch: EventBatch,
+        rows: NDArray[np.int64],
+        templates: Sequence[Template],
+        template: NDArray[np.int64],
+        declared: DeclaredAt,
+    ) -> tuple[NDArray[np.int64], list[Layout]]:
+        """Of each row the index of the layout by which it is read with others; -1: it is read alone."""
+        layouts: dict[Layout, int] = {}
+        if len(rows) < _FEW:
+            return np.full(len(rows), -1), []
+        first, kind = distinct([template[rows]])  # a template is of one mapping
+        of_kind = []
+        for row in rows[first].tolist():
+            face = templates[template[row]].face
+            layout = None
+            if not any(key.startswith(at.METADATA_PREFIX) for key, _ in face.attributes):  # else it says some itself (Vulkan)
+                delegate = face.resolution.delegate
+                layout = self._decoders.layout(delegate, declared(row, delegate))
+            of_kind.append(-1 if layout is None else layouts.setdefault(layout, len(layouts)))
+        layout_of = np.array(of_kind, np.int64)[kind]
+        wanted = np.array([*(layout.size for layout in layouts), -1], np.int64)[layout_of]
+        size = np.array(list(map(len, batch.payloads)), np.int64)[batch.metadata[rows]]
+        return np.where(size == wanted, layout_of, -1), list(layouts)
+
+
+def _distinct(template: NDArray[np.int64], payload: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first row of each template and payload, and which of them each row is like; mostly each row has its own payload."""
+    if np.bincount(payload).max() == 1:
+        every = np.arange(len(payload))
+        return every, every
+    return distinct([template, payload.astype(np.int64)])

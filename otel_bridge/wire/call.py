@@ -1,0 +1,104 @@
+"""
+A call over gRPC: how its message comes in, and how it ends.
+
+gRPC reads a message once it is asked for, and then whole: what it takes is known at its end. Before it is asked for, flow
+control lets 64 KiB of it in (grpc_door.py). So a handler here is one of streams, which begins before the first message is
+there, and what is on its way has a time limit, and ends where memory runs short.
+"""
+
+import asyncio
+import contextlib
+import logging
+from typing import Any, NoReturn
+
+import grpc
+
+from otel_bridge.errors import BodyStalled, BridgeError, MalformedRequest, Overloaded
+from otel_bridge.wire.exchange import Requests
+from otel_bridge.wire.status import code_of, message_of, status_of
+from otel_bridge.wire.turnstile import Turnstile
+
+_log = logging.getLogger(__name__)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_END = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
+_LOOK_S = 0.1
+"""How often what is on its way is looked at."""
+
+
+class Arrivals:
+    """
+    The messages that are on their way in.
+
+    timeout_s   how long one may take
+    turnstile   knows whether memory is short
+    count       told the reason of each that is turned away
+    """
+
+    def __init__(self, timeout_s: float, turnstile: Turnstile, count: Requests) -> None:
+        self._timeout_s = timeout_s
+        self._turnstile = turnstile
+        self._count = count
+        self._due_s: dict[Context, float] = {}
+        self._looking: asyncio.TimerHandle | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def read(self, context: Context) -> bytes:
+        """
+        The message of a call.
+
+        Raises `MalformedRequest` where there is none, and `grpc.aio.AbortError` where the call was ended meanwhile.
+        """
+        loop = asyncio.get_running_loop()
+        self._due_s[context] = loop.time() + self._timeout_s
+        if self._looking is None:
+            self._looking = loop.call_later(_LOOK_S, self._look)
+        try:
+            message = await context.read()
+        finally:
+            self._due_s.pop(context, None)
+        if message is _END:
+            raise MalformedRequest("the call has no message; send one", reason="undecodable")
+        return bytes(message)
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._looking = loop.call_later(_LOOK_S, self._look) if self._due_s else None
+        try:
+            self._turnstile.check_memory()
+        except Overloaded as error:
+            self._turn_away(list(self._due_s), error)
+            return
+        now_s = loop.time()
+        late = [context for context, due_s in self._due_s.items() if due_s <= now_s]
+        self._turn_away(late, BodyStalled(f"the message was not there within {self._timeout_s:g} s (ingress.body_timeout_s)"))
+
+    def _turn_away(self, contexts: list[Context], error: BridgeError) -> None:
+        for context in contexts:
+            del self._due_s[context]
+            self._count(error.reason)
+            ending = asyncio.ensure_future(_end(context, error))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+
+async def _end(context: Context, error: BridgeError) -> None:
+    """End a call whose handler waits for its message, which then raises `grpc.aio.AbortError` there."""
+    with contextlib.suppress(grpc.aio.BaseError):  # it has ended now, or had already
+        await abort(context, error)
+
+
+async def abort(context: Context, error: Exception) -> NoReturn:
+    """End a call with what the table of status.py has for the error."""
+    if not isinstance(error, BridgeError):
+        _log.error("a request failed inside the bridge", exc_info=error)
+    details = status_of(error).SerializeToString()
+    await context.abort(code_of(error).grpc, message_of(error), (("grpc-status-details-bin", details),))
+    raise AssertionError("abort always raises")
+
+
+def is_given_up(context: Context) -> bool:
+    """Whether nobody waits for the answer any more: the client is gone, or its deadline has passed."""
+    remaining_s = context.time_remaining()
+    return bool(context.cancelled()) or (remaining_s is not None and remaining_s <= 0)

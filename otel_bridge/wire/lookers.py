@@ -1,0 +1,85 @@
+"""
+Calls that no turnstile counts: health, which is open to all and must answer in an overload too, and reflection.
+
+Invariants
+* So many are open at a time, whatever they do; `Health.Watch` may be for hours.
+* Their messages come in as all others do (call.py): not before they are asked for, and not when memory is short.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, TypeAlias
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from otel_bridge.errors import MalformedRequest, Overloaded
+from otel_bridge.wire.call import Arrivals, Context, abort
+
+MAX_OPEN = 256
+
+_Handler: TypeAlias = Any
+"""A `grpc.RpcMethodHandler`, whose stubs know synchronous functions only."""
+
+
+class Lookers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic for type checkers only
+    """Bounds calls of services that are not the bridge's own."""
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        self._arrivals = arrivals
+        self._open = 0
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_Handler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> _Handler:
+        """The handler of a call; one that is not the bridge's own is bounded."""
+        handler = await continuation(handler_call_details)
+        if handler is None or handler.stream_unary is not None:  # such are the bridge's own (servicers.py)
+            return handler
+        return self._bounded(handler)
+
+    def _bounded(self, handler: _Handler) -> _Handler:
+        async def check(_messages: object, context: Context) -> Any:
+            with self._counted() as fault:
+                message = await self._read(handler, context, fault)
+                return await handler.unary_unary(message, context)
+
+        async def watch(_messages: object, context: Context) -> None:
+            with self._counted() as fault:
+                message = await self._read(handler, context, fault)
+                await handler.unary_stream(message, context)
+
+        async def reflect(messages: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+            with self._counted() as fault:
+                if fault is not None:
+                    await abort(context, fault)
+                async for answer in handler.stream_stream(messages, context):
+                    yield answer
+
+        write = handler.response_serializer
+        if handler.unary_unary is not None:
+            return grpc.stream_unary_rpc_method_handler(check, None, write)
+        if handler.unary_stream is not None:
+            return grpc.stream_stream_rpc_method_handler(watch, None, write)
+        return grpc.stream_stream_rpc_method_handler(reflect, handler.request_deserializer, write)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[Overloaded | None]:
+        """What there is against one more call."""
+        too_many = Overloaded(f"{MAX_OPEN} calls of health and reflection are open; try again later")
+        self._open += 1
+        try:
+            yield too_many if self._open > MAX_OPEN else None
+        finally:
+            self._open -= 1
+
+    async def _read(self, handler: _Handler, context: Context, fault: Overloaded | None) -> Any:
+        if fault is not None:
+            await abort(context, fault)
+        body = await self._arrivals.read(context)
+        try:
+            return handler.request_deserializer(body)
+        except DecodeError as error:
+            await abort(context, MalformedRequest(f"the message cannot be read: {error}", reason="undecodable"))

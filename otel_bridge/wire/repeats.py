@@ -1,0 +1,168 @@
+"""
+Requests that are sent again: answered as the first attempt was, and not emitted again.
+
+Invariants
+* A request is known by its name (tenant, stream, number) and a digest of its body. The same name with another body is another
+  request, which is taken, and told: its sender has used a number twice.
+* What is remembered is what was kept: the row that says so is written in the transaction that keeps the events (spool), so a
+  kill leaves both or neither.
+* An attempt that comes while an earlier one is being kept waits for it, and ends as it does; where that fails, the next is
+  the first.
+* Once it is being kept, a request is kept, whether or not its sender still waits.
+* Bounded: in entries, in age, and for one name.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from otel_bridge.spool.protocol import Seen
+
+MAX_OF_ONE_NAME = 16
+"""Bodies that are remembered under one name; the oldest go first."""
+
+_FORGET_EVERY = 1024
+"""So many entries are forgotten together on disk."""
+
+_PERSON = b"otel-bridge/seen"
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A request: `key` is of its tenant, stream and number, `digest` of its body; 16 bytes each."""
+
+    key: bytes
+    digest: bytes
+
+
+def name_of(body: bytes, tenant: str, stream_id: bytes, number: int | None) -> Name:
+    """
+    The name of a request.
+
+    stream_id   b"": it has none, and its body stands for it
+    number      sequence in the stream; None: the content is its number, as in the ids of its spans (spans/ids.py)
+    """
+    digest = hashlib.blake2b(body, digest_size=16).digest()
+    pieces = (tenant.encode(), stream_id or digest, digest if number is None else number.to_bytes(8, "big"))
+    said = b"".join(part for piece in pieces for part in (len(piece).to_bytes(4, "big"), piece))
+    return Name(hashlib.blake2b(said, digest_size=16, person=_PERSON).digest(), digest)
+
+
+class Watch(Protocol):
+    """Told what was sent again."""
+
+    def duplicate(self) -> None:
+        """A request was answered as its first attempt was."""
+
+    def sequence_reused(self) -> None:
+        """A request has the stream and number of another, and another body."""
+
+
+class Memory(Protocol):
+    """What remembers over restarts."""
+
+    def seen(self) -> Iterable[Seen]:
+        """The requests that it knew when it was opened."""
+
+    def forget_seen(self, age_ns: int) -> None:
+        """Forget requests that were seen longer ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    name: Name
+    answer: bytes
+    at_s: float
+
+
+class Repeats:
+    """
+    What was taken, for a while.
+
+    max_entries, max_age_s   how many requests are remembered, and for how long; 0: none is
+    memory                   where they are on disk
+    """
+
+    def __init__(
+        self,
+        max_entries: int,
+        max_age_s: float,
+        memory: Memory,
+        watch: Watch,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._max_entries = max_entries
+        self._max_age_s = max_age_s
+        self._memory = memory
+        self._watch = watch
+        self._now_s = now_s
+        self._known: dict[bytes, tuple[_Known, ...]] = {}
+        self._order: deque[_Known] = deque()
+        self._forgotten = 0
+        self._keeping: dict[bytes, dict[bytes, asyncio.Task[bytes]]] = {}
+        now = now_s()
+        for seen in sorted(memory.seen(), key=lambda seen: -seen.age_ns):
+            self._add(_Known(Name(seen.key, seen.digest), seen.answer, now - seen.age_ns / 1e9))
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def find(self, name: Name) -> bytes | None:
+        """The answer to an earlier attempt; None: this is the first."""
+        oldest_s = self._now_s() - self._max_age_s
+        for known in self._known.get(name.key, ()):
+            if known.name.digest == name.digest and known.at_s >= oldest_s:
+                return known.answer
+        return None
+
+    async def once(self, name: Name, keep: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
+        """The answer to a request: that of an earlier attempt, or what comes of keeping it. Raises what `keep` raises."""
+        while (earlier := self._keeping.get(name.key, {}).get(name.digest)) is not None:
+            with contextlib.suppress(Exception):  # its own sender is told; this attempt is the first then
+                answer = await asyncio.shield(earlier)
+                self._watch.duplicate()
+                return answer
+        if (known := self.find(name)) is not None:
+            self._watch.duplicate()
+            return known
+        beside = self._keeping.setdefault(name.key, {})
+        if beside or name.key in self._known:
+            self._watch.sequence_reused()
+        keeping = beside[name.digest] = asyncio.ensure_future(keep())
+        keeping.add_done_callback(lambda _: self._end(name))
+        return await asyncio.shield(keeping)
+
+    def _end(self, name: Name) -> None:
+        beside = self._keeping[name.key]
+        del beside[name.digest]
+        if not beside:
+            del self._keeping[name.key]
+
+    def remember(self, name: Name, answer: bytes) -> None:
+        """A request was kept, and this is the answer."""
+        self._add(_Known(name, answer, self._now_s()))
+
+    def _add(self, known: _Known) -> None:
+        if not self._max_entries or not self._max_age_s:
+            return
+        self._known[known.name.key] = (*self._known.get(known.name.key, ())[-MAX_OF_ONE_NAME + 1 :], known)
+        self._order.append(known)
+        oldest_s = self._now_s() - self._max_age_s
+        while self._order and (len(self._order) > self._max_entries or self._order[0].at_s < oldest_s):
+            self._forget(self._order.popleft())
+        if self._forgotten >= _FORGET_EVERY and self._order:
+            self._forgotten = 0
+            self._memory.forget_seen(int((self._now_s() - self._order[0].at_s) * 1e9))
+
+    def _forget(self, gone: _Known) -> None:
+        self._forgotten += 1
+        left = tuple(known for known in self._known.get(gone.name.key, ()) if known is not gone)
+        if left:
+            self._known[gone.name.key] = left
+        else:
+            self._known.pop(gone.name.key, None)

@@ -1,0 +1,131 @@
+"""
+How the cost of an event grows with what there is: identifiers, mappings, devices, and events that wait.
+
+Processor time of a bridge with its spool in memory over spans that the sink received, at 1,024 events a request. Lines
+of one kind take turns. `full`: a hundred times the devices, ten times the queue, 1,000 mappings.
+"""
+
+import statistics
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench_service import turn_us
+from loads import synthetic_mapping
+from programs import Program, bridge
+from rounds import USUAL, Effort, Figure, ratio, spread
+from sink import Sink
+from subjects import Bridge
+from support.processes import free_ports
+
+ROUNDS = 5
+BATCH = 1024
+TURN_REQUESTS = 80
+ENTRIES = 1_000
+"""Identifiers of each of many mappings."""
+GOALS = {"mappings": 1.3, "waiting": 1.2}
+"""Most that the largest may cost, over the smallest."""
+
+
+class Room:
+    """Bridges of one kind of growth, and their sink."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        self.sink = stack.enter_context(Sink(free_ports(1)[0]))
+
+    def program(self, name: str, **settings: str) -> Program:
+        """Another bridge."""
+        ports = tuple(free_ports(2))
+        return self._stack.enter_context(
+            bridge(self._folder / name, self.sink.address, ports, SPOOL__DURABILITY="memory", **settings)
+        )
+
+
+def main(effort: Effort = USUAL) -> list[Figure]:
+    """Each kind of growth."""
+    print(f"  us of CPU a span at {BATCH} a request, median (min..max) of {effort.rounds(ROUNDS)} rounds in turns")
+    figures = []
+    for measure in (_identifiers, _mappings, _devices, _waiting):
+        with ExitStack() as stack:
+            figures += measure(Room(stack), effort)
+    return figures
+
+
+def _identifiers(room: Room, effort: Effort) -> list[Figure]:
+    counts = (10, 1_000, 50_000)[: 2 if effort.tiny else 3]
+    program = room.program("one")
+    subjects = {count: Bridge(f"{count} identifiers", program, files=[synthetic_mapping(count)]) for count in counts}
+    return _take_turns("identifiers", room, effort, subjects)
+
+
+def _mappings(room: Room, effort: Effort) -> list[Figure]:
+    """Each has a bridge of its own: how much memory it needs is part of the answer. Devices run one model, or all in turn."""
+    many = effort.amount(1_000 if effort.full else 200, 2)
+    files = [synthetic_mapping(effort.amount(ENTRIES, 10), number=number) for number in range(many)]
+    alone = Bridge("1 mapping", room.program("alone"), files=files[:1])
+    loaded = Bridge(f"{many} mappings", room.program("loaded"), files=files, running=1)
+    figures = _take_turns("mappings", room, effort, {1: alone, many: loaded})
+    running = Bridge(f"{many} mappings", room.program("running"), files=files, devices=many)
+    return figures + _take_turns("models running", room, effort, {1: alone, many: running})
+
+
+def _devices(room: Room, effort: Effort) -> list[Figure]:
+    counts = (1, effort.amount(100_000 if effort.full else 1_000))
+    program = room.program("one")
+    subjects = {count: Bridge(f"{count} devices", program, devices=count) for count in counts}
+    return _take_turns("devices", room, effort, subjects)
+
+
+def _take_turns(what: str, room: Room, effort: Effort, subjects: Mapping[int, Bridge]) -> list[Figure]:
+    requests = effort.amount(TURN_REQUESTS, 2)
+    costs: dict[int, list[float]] = {count: [] for count in subjects}
+    for turn in range(effort.rounds(ROUNDS) + 1):
+        for count, subject in subjects.items():
+            cost = turn_us(room.sink, subject, BATCH, requests)
+            if turn:  # the first round warms up
+                costs[count].append(cost)
+    return _shown(what, costs, {count: subject.program.rss_mib() for count, subject in subjects.items()})
+
+
+def _waiting(room: Room, effort: Effort) -> list[Figure]:
+    """Events that come while the back end is away: what it costs to take them in, and to send them once it is back."""
+    depths = [10**3, 10**5, 10**7 if effort.full else 10**6]
+    patience = {"EXPORT__RETRY_INITIAL_S": "0.2", "EXPORT__RETRY_MAX_S": "0.5"}
+    subject = Bridge("waiting", room.program("one", SPOOL__MAX_BYTES=str(1 << 32), **patience))
+    costs: dict[int, list[float]] = {depth: [] for depth in depths}
+    rss = {}
+    for turn in range(effort.rounds(3 if effort.full else ROUNDS) + 1):
+        for depth in depths if turn else depths[:-1]:  # the first round warms up
+            requests = effort.amount(-(-depth // BATCH))
+            times = 1 if effort.tiny else max(20_000 // depth, 1)  # a thousand events alone are milliseconds
+            cost = statistics.mean(_fill_and_empty(room.sink, subject, requests) for _ in range(times))
+            rss[depth] = subject.program.rss_mib()
+            if turn:
+                costs[depth].append(cost)
+    return _shown("waiting", costs, rss)
+
+
+def _fill_and_empty(sink: Sink, subject: Bridge, requests: int) -> float:
+    before, cpu = sink.count().spans, subject.program.cpu_ns()
+    sink.hold(True)
+    subject.send(BATCH, requests)
+    sink.hold(False)
+    sink.wait_for(before + BATCH * requests, subject.program.process)
+    spent = subject.program.cpu_ns() - cpu
+    subject.check(sink.last())
+    return spent / (BATCH * requests) / 1000
+
+
+def _shown(what: str, costs: Mapping[int, list[float]], rss: Mapping[int, float]) -> list[Figure]:
+    for count, values in costs.items():
+        print(f"    {count:>10,} {what:12} {spread(values, '.2f'):24} us   {rss[count]:6.0f} MiB resident at the end")
+    least, *_, most = costs
+    growth = ratio(costs[most], costs[least])
+    goal = GOALS.get(what)
+    verdict = "" if goal is None else f"   goal at most {goal}: {'met' if growth <= goal else 'NOT met'}"
+    print(f"    {most:,} {what} over {least:,}: {growth:.2f} times the cost{verdict}")
+    figures = [Figure(f"{what}/{count}", "us/span", values) for count, values in costs.items()]
+    return figures + [Figure(f"{what}/{count}/rss", "MiB", [mib]) for count, mib in rss.items()]
