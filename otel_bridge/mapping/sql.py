@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 
 from otel_bridge.errors import ConfigError, MappingNotFound, Unavailable
 from otel_bridge.mapping.document import digest
@@ -152,9 +152,11 @@ class SQLRegistry:
                     yield connection
                     view = _view(connection, self._view)
                 self._view = view
-        except OperationalError as error:
+        except DatabaseError as error:
+            if not isinstance(error, OperationalError) and not _is_damage(error):
+                raise
             found = f"the registry of mappings cannot be used now: {quoted(str(error.orig), limit=240)}"
-            way_out = "it is busy with another process, or its disk is full or gone; try again"
+            way_out = "it is busy with another process, or its disk is full, gone or damaged; try again"
             raise Unavailable(f"{found}; {way_out}", retry_after_s=_RETRY_AFTER_S, reason="registry_unavailable") from error
 
 
@@ -204,13 +206,22 @@ def _bump(connection: sa.Connection) -> None:
 
 def _document(connection: sa.Connection, tenant: str, build_id: str) -> tuple[str, bytes] | None:
     query = sa.select(documents.c.digest, documents.c.body).select_from(builds.join(documents))
-    row = connection.execute(query.where(builds.c.tenant == tenant, builds.c.build_id == build_id)).first()
-    if row is None:
-        return None
-    if not isinstance(row.body, bytes) or digest(row.body) != row.digest:
+    try:
+        row = connection.execute(query.where(builds.c.tenant == tenant, builds.c.build_id == build_id)).first()
+        is_whole = row is None or (isinstance(row.body, bytes) and digest(row.body) == row.digest)
+    except DatabaseError as error:
+        if not _is_damage(error):
+            raise
+        row, is_whole = None, False
+    if not is_whole:
         _log.error("the mapping of build %s is damaged in the registry, and is not used; upload it again", quoted(build_id))
         return None
-    return row.digest, row.body
+    return None if row is None else (row.digest, row.body)
+
+
+def _is_damage(error: DatabaseError) -> bool:
+    """Whether the database itself is at fault, and not a statement, or the moment."""
+    return type(error) is DatabaseError
 
 
 def _point(connection: sa.Connection, tenant: str, offered: Admitted, now_ns: int) -> None:

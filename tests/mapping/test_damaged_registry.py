@@ -68,7 +68,7 @@ def test_an_upload_puts_a_damaged_mapping_right(
     assert registry.document("", "build-3") is None
     with pytest.raises(MappingNotFound):
         registry.get("", "build-3")
-    assert "the mapping of build 'build-3' is damaged in the registry, and is not used; upload it again" in caplog.text
+    assert 'the mapping of build "build-3" is damaged in the registry, and is not used; upload it again' in caplog.text
     before = registry.revision
     assert registry.put("", file_of("build-3")).created
     assert registry.revision > before
