@@ -4,7 +4,7 @@ import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import grpc
 import pytest
@@ -65,6 +65,13 @@ def http_bridge(answer: Callable[[bytes], bytes]) -> Iterator[str]:
             serving.join()
 
 
+@contextmanager
+def http_door(answer: bytes) -> Iterator[HttpDoor]:
+    """A door of something that gives always the same answer."""
+    with http_bridge(lambda _head: answer) as server, closing(HttpDoor(server, TlsFiles(), None)) as door:
+        yield door
+
+
 def response(status: str, body: bytes = b"", **headers: str) -> bytes:
     """An answer by HTTP/1.1."""
     lines = [f"{name.replace('_', '-')}: {value}" for name, value in {"content_length": str(len(body)), **headers}.items()]
@@ -94,18 +101,17 @@ def test_a_connection_that_was_let_go_is_opened_again() -> None:
 def test_what_an_answer_means() -> None:
     """A retry helps for what OTLP says; reason and wait are the bridge's own, in either form of an error."""
     fault = b'{"code": "UNAVAILABLE", "reason": "quota", "message": "later"}'
-    with http_bridge(lambda _head: response("503 Busy", fault, content_type="application/json", retry_after="7")) as server:
+    with http_door(response("503 Busy", fault, content_type="application/json", retry_after="7")) as door:
         with pytest.raises(BridgeUnavailable, match="answered HTTP 503: later") as busy:
-            HttpDoor(server, TlsFiles(), None).put_mapping(EMPTY)
+            door.put_mapping(EMPTY)
         assert (busy.value.reason, busy.value.retry_after_s) == ("quota", 7)
-    not_found = http_bridge(lambda _head: response("404 Not Found", b"?"))
-    with not_found as server, pytest.raises(BridgeRefused, match="answered HTTP 404"):
-        HttpDoor(server, TlsFiles(), None).send(b"")
-    with http_bridge(lambda _head: response("200 OK", b"<html>")) as server:
+    with http_door(response("404 Not Found", b"?")) as door, pytest.raises(BridgeRefused, match="answered HTTP 404"):
+        door.send(b"")
+    with http_door(response("200 OK", b"<html>")) as door:
         with pytest.raises(BridgeRefused, match="6 bytes that no bridge would"):
-            HttpDoor(server, TlsFiles(), None).send(b"")
+            door.send(b"")
         with pytest.raises(BridgeRefused, match="6 bytes that no bridge would"):
-            HttpDoor(server, TlsFiles(), None).put_mapping(EMPTY)
+            door.put_mapping(EMPTY)
 
 
 def test_nobody_is_there() -> None:
