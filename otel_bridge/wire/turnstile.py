@@ -30,7 +30,7 @@ _GIVE_BACK_S = 1.0
 """How often the C library is asked to give back what it keeps: that takes milliseconds."""
 _QUIET_S = 10.0
 """Memory that stays short is logged this often."""
-_RETRY_AFTER_S = 5.0
+RETRY_AFTER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Turnstile:
         if self._memory.is_short:
             raise Overloaded(
                 "the bridge has no memory for more now (ingress.memory_bytes); try again later",
-                retry_after_s=_RETRY_AFTER_S,
+                retry_after_s=RETRY_AFTER_S,
                 reason="memory_limit",
             )
 
@@ -194,4 +194,4 @@ class Visit:
 
 
 def _overloaded(found: str) -> Overloaded:
-    return Overloaded(f"{found}; try again later", retry_after_s=_RETRY_AFTER_S)
+    return Overloaded(f"{found}; try again later", retry_after_s=RETRY_AFTER_S)
