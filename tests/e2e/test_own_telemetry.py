@@ -95,7 +95,8 @@ def test_faults_are_told_as_the_conventions_have_it(sink: OtlpSink, tmp_path: Pa
         with pytest.raises(grpc.RpcError):
             service.channel.unary_unary(f"/{EXPORT_EVENTS}")(b"\xff")
         assert service.post(b"none").status_code == 400
-        sink.answers += [Answer.grpc_failure(grpc.StatusCode.PERMISSION_DENIED, "no")]
+        refused = Answer.grpc_failure(grpc.StatusCode.PERMISSION_DENIED, "no")
+        sink.judge = lambda payload: refused if b"executorch." in payload else None  # the device's spans, not the bridge's own
         service.profiling.ExportEvents(an_inference(0))
         service.settle()
         assert service.get("/readyz").is_success
