@@ -160,8 +160,8 @@ class OverQuota(Unavailable):
 
     reason = "over_quota"
 
-    def __init__(self, message: str, *, quota: str = "", retry_after_s: float | None = None) -> None:
-        super().__init__(message, retry_after_s=retry_after_s)
+    def __init__(self, message: str, *, quota: str = "", reason: str | None = None, retry_after_s: float | None = None) -> None:
+        super().__init__(message, reason=reason, retry_after_s=retry_after_s)
         self.quota = quota
 
 

@@ -18,6 +18,7 @@ from typing import Protocol
 from starlette.types import Receive
 
 from otel_bridge.errors import BodyStalled, MalformedRequest, TooLarge
+from otel_bridge.wire.intake import Disconnected
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -27,10 +28,6 @@ else:
 _STEP_BYTES = 1 << 20
 _ZSTD_WINDOW_LOG = 23
 """8 MiB: the most that a sender may ask for (RFC 9659)."""
-
-
-class Disconnected(Exception):
-    """The client went away before its request was kept: nobody waits for the answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ from google.protobuf.message import Message
 from starlette.types import Receive, Scope, Send
 
 from otel_bridge.errors import BodyStalled, BridgeError, Draining
-from otel_bridge.wire.body import Disconnected
-from otel_bridge.wire.intake import SENT_KEY
+from otel_bridge.wire.intake import SENT_KEY, Disconnected
 from otel_bridge.wire.status import code_of, message_of, retry_after_s, status_of
 from otel_bridge.wire.turnstile import Turnstile, Visit
 

@@ -23,7 +23,6 @@ from otel_bridge.spool.protocol import Seen, Spool
 from otel_bridge.telemetry.traces import SILENT, Traces
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.admission import Admitted, Receipt, Rules, admit_etdump, admit_events
-from otel_bridge.wire.body import Disconnected
 from otel_bridge.wire.frame import Frame
 from otel_bridge.wire.repeats import Name, Repeats, name_of
 
@@ -52,6 +51,10 @@ def for_nothing(tenant: str, events: int, size_bytes: int) -> None:
 
 def _never() -> bool:
     return False
+
+
+class Disconnected(Exception):
+    """The client went away before its request was kept: nobody waits for the answer."""
 
 
 class Watch(Protocol):

@@ -16,10 +16,9 @@ from google.protobuf.message import Message
 
 from otel_bridge.errors import BridgeError
 from otel_bridge.v1 import mapping_pb2, profiling_pb2
-from otel_bridge.wire.body import Disconnected
 from otel_bridge.wire.call import Arrivals, Context, abort, is_given_up
 from otel_bridge.wire.exchange import GIVEN_UP, Requests
-from otel_bridge.wire.intake import SENT_KEY, Intake, off_loop, parse
+from otel_bridge.wire.intake import SENT_KEY, Disconnected, Intake, off_loop, parse
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.sender import sender
 from otel_bridge.wire.turnstile import Turnstile

@@ -103,11 +103,10 @@ def test_a_large_batch_is_resolved_in_passes_of_bounded_size(run: Run) -> None:
             sizes.append(len(batch))
             return super().run(batch)
 
-    whole = stages_with()
     large = concatenate([inference(n, 50) for n in range(200)])
     blocks = tuple(replace(block, stream=0) for block in large.blocks)
     large = replace(large, streams=large.streams[:1], blocks=blocks)
-    books = run(drain([large], BackEnd(), Watched(whole._mappings, whole._decoders, 10**6)))
+    books = run(drain([large], BackEnd(), stages_with(kind=Watched)))
     assert (books.emitted_events, sum(sizes)) == (10_000, 10_000)
     assert max(sizes) <= BATCH_EVENTS
 
@@ -151,9 +150,7 @@ def test_a_batch_that_cannot_be_processed_costs_itself(run: Run, caplog: pytest.
                 raise ZeroDivisionError
             return super().run(batch)
 
-    whole = stages_with()
-    stages = Touchy(whole._mappings, whole._decoders, 10**6)
-    books = run(drain([inference(n) for n in range(3)], BackEnd(), stages))
+    books = run(drain([inference(n) for n in range(3)], BackEnd(), stages_with(kind=Touchy)))
     assert (books.emitted_events, dict(books.drops)) == (8, {"internal": 4})
     assert "cannot be processed" in caplog.text
 

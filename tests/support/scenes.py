@@ -97,12 +97,17 @@ def execute(position: int = 0, **more: Any) -> Block:
     return Block(BlockKind.EXECUTE, "Execute", position, **more)
 
 
-def stages_with(*files: mapping_pb2.MappingFile, parsers: Sequence[str] = (), converters: Converters | None = None) -> Stages:
+def stages_with(
+    *files: mapping_pb2.MappingFile,
+    parsers: Sequence[str] = (),
+    converters: Converters | None = None,
+    kind: type[Stages] = Stages,
+) -> Stages:
     """Stages whose registry holds these mappings."""
     registry = MemoryRegistry()
     for file in files:
         registry.put("", file)
-    return Stages(CompiledMappings(registry, 1 << 20), Decoders(parsers), 1 << 20, converters)
+    return kind(CompiledMappings(registry, 1 << 20), Decoders(parsers), 1 << 20, converters)
 
 
 def spans_in(payloads: Sequence[Payload]) -> list[Span]:

@@ -18,8 +18,7 @@ from otel_bridge.model.events import EventBatch
 from otel_bridge.spans.assemble import assemble
 from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.v1 import profiling_pb2 as pb
-from otel_bridge.wire.body import Disconnected
-from otel_bridge.wire.intake import Intake
+from otel_bridge.wire.intake import Disconnected, Intake
 from otel_bridge.wire.repeats import Repeats
 
 HOUR_NS = 3600 * 10**9
