@@ -259,6 +259,27 @@ async def parks_for_each_destination(ground: Ground) -> None:
     assert (spool.size_bytes, one.events, other.events, spool.parked_events_of(BUILD)) == (0, 0, 0, 0)
 
 
+async def parks_for_each_destination_for_its_own_reason(ground: Ground) -> None:
+    """One comes to a record before an alias names a build, the other after: each is let go by what it waits for."""
+    spool = await ground.spool(destinations=TWO)
+    one, other = spool.outlets.values()
+    await spool.append(batch(5))
+    alias = Awaited(name="net", version="1")
+    for each, awaited, build in ((one, alias, None), (other, BUILD, "bound")):
+        (record,) = await each.read(5)
+        assert await each.park(record.bind(build) if build else record, awaited) is None
+    assert await spool.release(alias, "late") == {"default": 5}
+    (record,) = await one.read(5)
+    assert (record.build, other.events, other.parked_events) == ("late", 0, 5)
+    await one.done([record], emitted([record]))
+    ground.time_s += 61
+    assert await spool.expire() == {"archive": 5}
+    (record,) = await other.read(5)
+    assert (record.build, record.has_waited) == ("bound", True)
+    await other.done([record], emitted([record]))
+    assert (spool.size_bytes, one.unaccounted_events, other.unaccounted_events) == (0, 0, 0)
+
+
 async def bounds_what_each_destination_parks(ground: Ground) -> None:
     """What another one has parked takes no room away."""
     spool = await ground.spool(lot=LotLimits(60.0, 10**6, 10, 10**6, 10), destinations=TWO)
@@ -307,6 +328,7 @@ LAWS: tuple[Law, ...] = (
     gives_each_destination_everything,
     is_full_where_one_destination_is_slow,
     parks_for_each_destination,
+    parks_for_each_destination_for_its_own_reason,
     bounds_what_each_destination_parks,
     tells_how_many_events_are_unaccounted_for,
 )
