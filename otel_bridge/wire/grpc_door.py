@@ -39,7 +39,7 @@ MAX_STREAMS = 128
 _MAX_PENDING = 65_536
 _KEEPALIVE_S = 60
 """How often a client with a call open is asked whether it is there; one that does not answer for 20 s is gone."""
-_LEAST_PING_S = 10
+LEAST_PING_S = 10
 """A client may ask as often whether the bridge is there."""
 
 
@@ -125,5 +125,5 @@ def _options(limits: ConnectionLimits) -> list[tuple[str, int]]:
         ("grpc.max_connection_age_ms", int(limits.age_s * 1000)),
         ("grpc.max_connection_age_grace_ms", int(limits.body_s * 1000)),
         ("grpc.keepalive_time_ms", _KEEPALIVE_S * 1000),
-        ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_PING_S * 1000),
+        ("grpc.http2.min_ping_interval_without_data_ms", LEAST_PING_S * 1000),
     ]

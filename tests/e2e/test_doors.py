@@ -93,7 +93,7 @@ def test_files_by_http_arrive_once(model: str, service: Service, fixtures: Path)
 
 
 def test_the_doors_are_one(service: Service, fixtures: Path) -> None:
-    """The same upload by gRPC, by HTTP and again gives the same spans, byte for byte."""
+    """The same upload by gRPC, by HTTP and again is one: it has one answer, and is emitted once."""
     dump = the_dump(fixtures, "xnn_mobile")
     request = pb.UploadETDumpRequest(etdump=dump)
     request.stream.model.name, request.stream.model.version = b"xnn_mobile", b"1"
@@ -104,9 +104,7 @@ def test_the_doors_are_one(service: Service, fixtures: Path) -> None:
     service.settle()
     assert service.profiling.UploadETDump(request).accepted == events
     service.settle()
-    spans = [span.SerializeToString() for span in service.spans("doors")]
-    assert len(spans) == 3 * events
-    assert spans[:events] == spans[events : 2 * events] == spans[2 * events :]
+    assert len(service.spans("doors")) == events
 
 
 def test_an_alias_binds_at_admission(service: Service, fixtures: Path) -> None:

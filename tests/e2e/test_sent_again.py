@@ -50,7 +50,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def test_after_a_kill_and_by_either_door(service: Service) -> None:
-    """What was answered is answered again as it was, by the other door and after a kill, and no event of it is accepted again."""
+    """What was answered is answered again alike, by the other door and after a kill, and is not accepted again."""
     requests = [a_request(number) for number in range(20)]
     assert [over_http(service, request) for request in requests] == [len(EVENTS)] * 20
     assert [service.profiling.ExportEvents(request).accepted for request in requests] == [len(EVENTS)] * 20
