@@ -17,6 +17,7 @@ from support.spools import NOTHING, outlet_of
 
 from otel_bridge.errors import BackEndUnavailable, ExportRejected
 from otel_bridge.export.protocol import Sent
+from otel_bridge.metadata.table import Decoders
 from otel_bridge.model.events import EventBatch, TraceContext, concatenate
 from otel_bridge.model.stream import Clock
 from otel_bridge.pipeline.loop import BATCH_EVENTS, Pipeline
@@ -107,7 +108,7 @@ def test_a_large_batch_is_resolved_in_passes_of_bounded_size(run: Run) -> None:
     large = concatenate([inference(n, 50) for n in range(200)])
     blocks = tuple(replace(block, stream=0) for block in large.blocks)
     large = replace(large, streams=large.streams[:1], blocks=blocks)
-    books = run(drain([large], BackEnd(), Watched(whole._mappings, whole._decoders, 10**6)))
+    books = run(drain([large], BackEnd(), Watched(whole._mappings, Decoders(), 10**6)))
     assert (books.emitted_events, sum(sizes)) == (10_000, 10_000)
     assert max(sizes) <= BATCH_EVENTS
 
@@ -152,7 +153,7 @@ def test_a_batch_that_cannot_be_processed_costs_itself(run: Run, caplog: pytest.
             return super().run(batch)
 
     whole = stages_with()
-    stages = Touchy(whole._mappings, whole._decoders, 10**6)
+    stages = Touchy(whole._mappings, Decoders(), 10**6)
     books = run(drain([inference(n) for n in range(3)], BackEnd(), stages))
     assert (books.emitted_events, dict(books.drops)) == (8, {"internal": 4})
     assert "cannot be processed" in caplog.text
