@@ -15,6 +15,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
     add_MetricsServiceServicer_to_server,
 )
 from prometheus_client.parser import text_string_to_metric_families
+from support.otlp_sink import OtlpSink
 
 from otel_bridge.telemetry.instruments import INSTRUMENTS, Kind
 from otel_bridge.telemetry.process import cpu_seconds, memory_rss_bytes
@@ -135,6 +136,24 @@ def test_metrics_go_out_by_otlp_where_asked(sink: Sink) -> None:
     assert (resource["service.name"], resource["service.version"]) == ("otel-bridge", "1.2.3")
     (metric,) = [each for each in sent.scope_metrics[0].metrics if each.name == ACCEPTED]
     assert metric.sum.data_points[0].as_int == 5
+
+
+def test_both_signals_go_out_over_http_where_asked() -> None:
+    """Over HTTP each signal has its path below the endpoint, and both the headers; a span that is sent makes no other."""
+    with OtlpSink() as sink:
+        endpoint = sink.http_endpoint.removesuffix("/v1/traces")
+        export = OwnExport(endpoint, over_http=True, headers={"x-key": "own"}, traces_ratio=1)
+        provider = Provider(version="1.2.3", export=export)
+        with provider.traces.request("a request", None, {}):
+            pass
+        provider.shutdown()
+        received = {each.path: each for each in sink.received}
+    assert {each.transport for each in sink.received} == {"http"}
+    assert {path: each.headers["x-key"] for path, each in received.items()} == {"/v1/metrics": "own", "/v1/traces": "own"}
+    (resource,) = received["/v1/traces"].request.resource_spans
+    assert [span.name for scope in resource.scope_spans for span in scope.spans] == ["a request"]
+    told = {each.key: each.value.string_value for each in resource.resource.attributes}
+    assert (told["service.name"], told["service.version"]) == ("otel-bridge", "1.2.3")
 
 
 def test_egress_settings_are_not_own_settings(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
