@@ -156,9 +156,13 @@ class SpoolFull(Unavailable):
 
 
 class OverQuota(Unavailable):
-    """The tenant sends more than it may; `reason` says of what."""
+    """The tenant sends more than it may: `quota`, "events" or "bytes"."""
 
-    reason = "quota"
+    reason = "over_quota"
+
+    def __init__(self, message: str, *, quota: str = "", retry_after_s: float | None = None) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.quota = quota
 
 
 class Draining(Unavailable):

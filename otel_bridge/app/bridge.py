@@ -2,7 +2,7 @@
 The bridge, wired.
 
 Invariants
-* Parts are built before any of them starts, so a fault in the settings is told before a port is open.
+* Parts are built before any of them starts, so a fault in the settings is told before a port is open, and all faults at once.
 * Start goes against the flow of data and stop along it: whoever takes something finds the next one working.
 
 Start: registry, data directory, decoders, exporter, spool, pipeline, then the doors.
@@ -20,6 +20,7 @@ from otel_bridge import __version__
 from otel_bridge.app.data_dir import Claim
 from otel_bridge.app.doors import Doors
 from otel_bridge.app.egress import Egress
+from otel_bridge.app.faults import Faults
 from otel_bridge.app.readiness import OK, Readiness
 from otel_bridge.app.storage import open_spool
 from otel_bridge.app.watch import Recorder
@@ -49,12 +50,19 @@ class Bridge:
         self._config = config
         self._provider = Provider(version=__version__, export=_own_export(config))
         recorder = self._recorder = Recorder(self._provider.telemetry)
-        entrance = open_entrance(config, recorder.denied)
-        self.registry = open_registry(config.server.data_dir)
-        self._claim = Claim(config.server.data_dir) if config.server.data_dir is not None else None
-        self._egress = Egress(config, self.registry, recorder, exporter=exporter, traces=self._provider.traces)
-        self._spool = open_spool(config, recorder)
-        self._egress.attach(self._spool)
+        faults = Faults()
+        with faults.part():
+            self.registry = open_registry(config.server.data_dir)
+            self._claim = Claim(config.server.data_dir) if config.server.data_dir is not None else None
+        has_directory = faults.are_none  # else what is in it would be told once more
+        with faults.part():
+            entrance = open_entrance(config, recorder.denied)
+        self._egress = Egress(
+            config, recorder, faults, keeps_letters=has_directory, exporter=exporter, traces=self._provider.traces
+        )
+        faults.tell()
+        self._spool = open_spool(config, recorder)  # last: what it holds is this process's to account for from now on
+        self._egress.attach(self._spool, self.registry)
         self._readiness = Readiness(
             self.registry,
             self._spool,
@@ -145,8 +153,7 @@ class Bridge:
                 parked_events=self._spool.parked_events_of(each.awaited),
                 passed_events=each.passed_events,
             )
-            for each in self._egress.parking.missing()
-            if each.awaited.tenant == tenant
+            for each in self._egress.parking.missing(tenant)
         ]
 
     def _watch_sizes(self) -> None:

@@ -7,6 +7,7 @@ Invariant: the doors know of the rest of the bridge what they are given here; th
 import asyncio
 from collections.abc import Callable
 
+from otel_bridge.app.faults import Faults
 from otel_bridge.app.privacy import rules_of
 from otel_bridge.app.watch import Recorder
 from otel_bridge.config.bridge import BridgeConfig
@@ -93,8 +94,12 @@ class Doors:
     async def start(self) -> None:
         """Listen. Raises `ConfigError` where an address cannot be listened on."""
         self._entrance.start()
-        self.http.bind(self._config.http_address)
-        self.grpc.bind(self._config.grpc_address)
+        faults = Faults()
+        with faults.part():
+            self.http.bind(self._config.http_address)
+        with faults.part():
+            self.grpc.bind(self._config.grpc_address)
+        faults.tell()
         await self.http.start()
         await self.grpc.start()
 

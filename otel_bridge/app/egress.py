@@ -10,6 +10,7 @@ import asyncio
 import logging
 from functools import partial
 
+from otel_bridge.app.faults import Faults
 from otel_bridge.app.privacy import withheld_by
 from otel_bridge.app.storage import open_dead_letters
 from otel_bridge.app.watch import DestinationRecorder, Recorder
@@ -36,11 +37,17 @@ class _Way:
     """The way to one destination."""
 
     def __init__(
-        self, config: BridgeConfig, destination: str, recorder: DestinationRecorder, exporter: Exporter | None
+        self,
+        config: BridgeConfig,
+        destination: str,
+        recorder: DestinationRecorder,
+        exporter: Exporter | None,
+        *,
+        keeps_letters: bool,
     ) -> None:
         self._config = config.exports[destination]
         self._recorder = recorder
-        self.letters = open_dead_letters(config, destination, recorder)
+        self.letters = open_dead_letters(config, destination, recorder) if keeps_letters else None
         keep = self.letters.keep if self.letters is not None else None
         self.exporter = exporter or build_exporter(self._config, section=section_of(destination), watch=recorder, keep=keep)
 
@@ -63,49 +70,53 @@ class Egress:
     """
     The way out.
 
-    exporter   of the default destination, instead of the one that the settings describe
-    traces     spans of the bridge's own
-
-    Raises `ConfigError` where the settings cannot be obeyed.
+    faults          remembers where the settings cannot be obeyed; what had any is not to be used
+    keeps_letters   whether dead letters are kept, where the settings say so
+    exporter        of the default destination, instead of the one that the settings describe
+    traces          spans of the bridge's own
     """
 
     def __init__(
         self,
         config: BridgeConfig,
-        registry: Registry,
         recorder: Recorder,
+        faults: Faults,
         *,
+        keeps_letters: bool,
         exporter: Exporter | None = None,
         traces: Traces = SILENT,
     ) -> None:
         self._config = config
-        self._registry = registry
         self._traces = traces
         self._recorder = recorder
-        self._converters = Converters(config.clock.converters, watch=recorder.unconverted)
-        self._decoders = Decoders(
-            config.metadata.parsers,
-            time_limit_s=config.metadata.time_limit_s,
-            max_bytes=config.metadata.max_bytes,
-            cache_bytes=config.metadata.cache_bytes,
-            watch=recorder.undecoded,
-        )
-        self._ways = {
-            name: _Way(config, name, recorder.to(name), exporter if name == DEFAULT else None) for name in config.exports
-        }
+        with faults.part():
+            self._converters = Converters(config.clock.converters, watch=recorder.unconverted)
+        with faults.part():
+            self._decoders = Decoders(
+                config.metadata.parsers,
+                time_limit_s=config.metadata.time_limit_s,
+                max_bytes=config.metadata.max_bytes,
+                cache_bytes=config.metadata.cache_bytes,
+                watch=recorder.undecoded,
+            )
+        self._ways: dict[str, _Way] = {}
+        for name in config.exports:
+            with faults.part():
+                own = exporter if name == DEFAULT else None
+                self._ways[name] = _Way(config, name, recorder.to(name), own, keeps_letters=keeps_letters)
         self.broken = asyncio.Event()
         self._pipelines: list[Pipeline] = []
         self._running: list[asyncio.Task[None]] = []
         self._reviewing: asyncio.Task[None] | None = None
         self._stopping = False
 
-    def attach(self, spool: Spool) -> None:
-        """Take from this spool once started. It is opened last: opening it counts what it holds as this process's."""
-        mappings = CompiledMappings(self._registry, _COMPILED_BYTES)
+    def attach(self, spool: Spool, registry: Registry) -> None:
+        """Take from this spool once started, and resolve with this registry."""
+        mappings = CompiledMappings(registry, _COMPILED_BYTES)
         stages = Stages(
             mappings, self._decoders, self._config.mapping.template_cache_bytes, self._converters, withheld_by(self._config)
         )
-        self.parking = Parking(spool, self._registry, mappings, self._recorder, policy=self._config.parking.policy)
+        self.parking = Parking(spool, registry, mappings, self._recorder, policy=self._config.parking.policy)
         self._pipelines = [
             way.pipeline(spool.outlets[name], stages, self.parking, self._traces) for name, way in self._ways.items()
         ]

@@ -98,7 +98,7 @@ class Gate:
             lacks = f"the credential does not allow this: it lacks the scope {needed}; ask for one that has it"
             return Refusal(PermissionDenied(lacks, scope=needed), "scope", who)
         over = self._rates.over(identity.tenant) if self._rates is not None and needed is Scope.EVENTS_WRITE else None
-        return identity if over is None else Refusal(over, over.reason, who)
+        return identity if over is None else Refusal(over, f"{over.quota}_quota", who)
 
     def turn_away(self, refusal: Refusal, door: str, what: str, peer: str) -> None:
         """Count and log a refusal: the door ("grpc", "http"), the method or route, and the sender's address."""

@@ -23,8 +23,8 @@ MAX_WAIT_S = 60.0
 SWEEP_TENANTS = 10_000
 """With so many tenants in memory the full ones are looked for."""
 
-EVENTS, BYTES = "events_quota", "bytes_quota"
-"""Reasons."""
+EVENTS, BYTES = "events", "bytes"
+"""What is counted."""
 
 
 @dataclass(slots=True)
@@ -59,24 +59,23 @@ class Rates:
     def over(self, tenant: str) -> OverQuota | None:
         """Why a request of that tenant may not come in now; None: it may."""
         now = self._now()
-        for reason, bucket in self._of(tenant).items():
+        for what, bucket in self._of(tenant).items():
             if bucket.fill(now) <= 0:
-                what = "events" if reason == EVENTS else "bytes"
                 return OverQuota(
                     f"the tenant has sent more than {bucket.per_s:g} {what} a second; come back later, or ask for more "
                     f"(tenants.{what}_per_s)",
+                    quota=what,
                     retry_after_s=min(bucket.wait_s(), MAX_WAIT_S),
-                    reason=reason,
                 )
         return None
 
     def spend(self, tenant: str, events: int, size_bytes: int) -> None:
         """Note what a tenant has sent."""
         buckets, now = self._of(tenant), self._now()
-        for reason, amount in ((EVENTS, events), (BYTES, size_bytes)):
-            if reason in buckets:
-                buckets[reason].fill(now)
-                buckets[reason].level -= amount
+        for what, amount in ((EVENTS, events), (BYTES, size_bytes)):
+            if what in buckets:
+                buckets[what].fill(now)
+                buckets[what].level -= amount
 
     def _of(self, tenant: str) -> dict[str, _Bucket]:
         found = self._buckets.get(tenant)
@@ -89,8 +88,8 @@ class Rates:
     def _new(self, tenant: str) -> dict[str, _Bucket]:
         quotas, now = self._config.of(tenant), self._now()
         rates = {EVENTS: quotas.events_per_s, BYTES: quotas.bytes_per_s}
-        rooms = {reason: max(1.0, rate * self._config.burst_s) for reason, rate in rates.items()}
-        return {reason: _Bucket(rate, rooms[reason], rooms[reason], now) for reason, rate in rates.items() if rate != math.inf}
+        rooms = {what: max(1.0, rate * self._config.burst_s) for what, rate in rates.items()}
+        return {what: _Bucket(rate, rooms[what], rooms[what], now) for what, rate in rates.items() if rate != math.inf}
 
     def _sweep(self) -> None:
         now = self._now()

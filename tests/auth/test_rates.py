@@ -36,7 +36,7 @@ def rates_of(clock: Clock, **settings: Any) -> Rates:
 def refused(rates: Rates, tenant: str) -> tuple[str, float] | None:
     """Why, and for how long; None: a request may come in."""
     found = rates.over(tenant)
-    return None if found is None else (found.reason, round(found.retry_after_s or 0, 6))
+    return None if found is None else (found.quota, round(found.retry_after_s or 0, 6))
 
 
 def test_a_burst_and_then_the_rate() -> None:

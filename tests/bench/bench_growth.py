@@ -62,13 +62,14 @@ def _identifiers(room: Room, effort: Effort) -> list[Figure]:
 
 
 def _mappings(room: Room, effort: Effort) -> list[Figure]:
-    """Each count has a bridge of its own: how much memory it needs is part of the answer."""
-    counts = (1, effort.amount(1_000 if effort.full else 200, 2))
-    subjects = {}
-    for count in counts:
-        files = [synthetic_mapping(effort.amount(ENTRIES, 10), number=number) for number in range(count)]
-        subjects[count] = Bridge(f"{count} mappings", room.program(str(count)), files=files, devices=max(count, 16))
-    return _take_turns("mappings", room, effort, subjects)
+    """Each has a bridge of its own: how much memory it needs is part of the answer. Devices run one model, or all in turn."""
+    many = effort.amount(1_000 if effort.full else 200, 2)
+    files = [synthetic_mapping(effort.amount(ENTRIES, 10), number=number) for number in range(many)]
+    alone = Bridge("1 mapping", room.program("alone"), files=files[:1])
+    loaded = Bridge(f"{many} mappings", room.program("loaded"), files=files, running=1)
+    figures = _take_turns("mappings", room, effort, {1: alone, many: loaded})
+    running = Bridge(f"{many} mappings", room.program("running"), files=files, devices=many)
+    return figures + _take_turns("models running", room, effort, {1: alone, many: running})
 
 
 def _devices(room: Room, effort: Effort) -> list[Figure]:

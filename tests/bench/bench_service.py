@@ -6,6 +6,7 @@ compact events; its peers are given the spans that it made of them, as many a re
 """
 
 import statistics
+import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -60,6 +61,7 @@ def _made(line: Line, room: Room, effort: Effort) -> Subject | None:
 def _measure(sink: Sink, subjects: Mapping[Line, Subject], effort: Effort) -> tuple[Costs, dict[str, float]]:
     costs: Costs = {(line.name, size): [] for line in subjects for size in line.sizes(effort)}
     for turn in range(effort.rounds(ROUNDS) + 1):
+        print(f"    round {turn} of {effort.rounds(ROUNDS)}", file=sys.stderr, flush=True)
         for size, usual in TURN_SPANS.items():
             spans = usual if turn else usual // 4  # the first round warms up
             requests = effort.amount(spans // size, 2)

@@ -64,7 +64,7 @@ class Bridge(Subject):
     """
     Compact events, over gRPC or HTTP/1.1.
 
-    files           mappings that are uploaded; devices run their models in turn
+    files           mappings that are uploaded; devices run their models in turn, or only the first `running` of them
     metadata_bytes  of every delegate event
     """
 
@@ -75,6 +75,7 @@ class Bridge(Subject):
         http: str | None = None,
         *,
         files: Sequence[mapping_pb2.MappingFile] = (),
+        running: int | None = None,
         devices: int = DEVICES,
         metadata_bytes: int = 0,
     ) -> None:
@@ -83,14 +84,15 @@ class Bridge(Subject):
         self._doors: list[Door] = [GrpcDoor(self._connections[number % CONNECTIONS]) for number in range(IN_FLIGHT)]
         files = files or [synthetic_mapping()]
         builds = [self._doors[0].put_mapping(file) for file in files]
-        self._models = [program_of(file.mapping, build, None) for file, build in zip(files, builds, strict=True)]
+        used = list(zip(files, builds, strict=True))[:running]
+        self._models = [program_of(file.mapping, build, None) for file, build in used]
         if http is not None:
             self._doors = [HttpDoor(http, TlsFiles(), None) for _ in range(IN_FLIGHT)]
         self._devices, self._metadata_bytes = devices, metadata_bytes
         self._fleets: dict[int, Fleet] = {}
         self._sent: deque[bytes] = deque()
         registry = MemoryRegistry()
-        for file, build in zip(files, builds, strict=True):
+        for file, build in used:
             registry.put("", mapping_pb2.MappingFile(mapping=file.mapping, build_id=build))
         self._stages = Stages(CompiledMappings(registry, 1 << 26), Decoders(), 1 << 26)
 
@@ -133,6 +135,32 @@ class Bridge(Subject):
             models: list[tuple[Model, Sequence]] = [(model, patterns(model, events)) for model in self._models]
             self._fleets[events] = Fleet(models, devices=self._devices, metadata_bytes=self._metadata_bytes)
         return self._fleets[events]
+
+
+class Floor(Subject):
+    """What the bridge is sent, to a program that sends `payloads` for it without looking (floor_app.py)."""
+
+    def __init__(self, program: Program, payloads: Mapping[int, Sequence[bytes]]) -> None:
+        super().__init__("floor", program)
+        self._connections = [Connection(program.address, alone=True) for _ in range(CONNECTIONS)]
+        self._doors: list[Door] = [GrpcDoor(self._connections[number % CONNECTIONS]) for number in range(IN_FLIGHT)]
+        file = synthetic_mapping()
+        self._model = program_of(file.mapping, file.build_id, None)
+        self._payloads = payloads
+        self._given: dict[tuple[bytes, bytes], bytes] = {}
+
+    def send(self, events: int, requests: int) -> Outcome:
+        """Send so many requests of so many events."""
+        payload = self._payloads[events][0]
+        self._given = spans_of(payload)
+        self._connections[0].channel.unary_unary("/floor/Use")(payload)
+        fleet = Fleet([(self._model, patterns(self._model, events))], devices=DEVICES)
+        return _done(drive(fleet.body, self._doors, requests, events))
+
+    def check(self, arrived: bytes) -> None:
+        """Every span is one that was given."""
+        if spans_of(arrived) != self._given:
+            raise SystemExit("floor: the sink took spans that it was not given")
 
 
 class Peer(Subject):

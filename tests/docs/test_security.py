@@ -7,7 +7,9 @@ import pytest
 from support.engines import ROOT
 from support.pages import table
 
+from otel_bridge.auth.rates import BYTES, EVENTS
 from otel_bridge.auth.token import State
+from otel_bridge.auth.web_token import _REASONS
 from otel_bridge.config.bridge import SETTINGS
 from otel_bridge.wire.access import ACCESS
 
@@ -29,6 +31,11 @@ def test_reasons_of_refusals() -> None:
         reason = call.args[position] if position is not None else None
         if isinstance(reason, ast.Constant):
             given.add(str(reason.value))
+    tokens = ast.parse((ROOT / "otel_bridge" / "auth" / "web_token.py").read_text())
+    for call in (node for node in ast.walk(tokens) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+        if isinstance(call.func, ast.Name) and call.func.id == "Unfit" and isinstance(call.args[0], ast.Constant):
+            given.add(str(call.args[0].value))
+    given |= {reason for _, reason in _REASONS} | {f"{what}_quota" for what in (EVENTS, BYTES)}
     assert len(given) > 5
     assert {row["refused for"] for row in table(PAGE, "refused for", "means")} == given
 

@@ -196,9 +196,10 @@ def test_durabilities_of_the_spool() -> None:
 
 def test_reasons_of_events_that_waited() -> None:
     """The table of instruments and the section on parking name bounds; the lot has those."""
-    limits = {each.name.removeprefix("max_") for each in fields(LotLimits)} - {"age_s", "builds"}
+    limits = {each.name.removeprefix("max_") for each in fields(LotLimits)} - {"age_s", "builds", "bytes_per_tenant"}
     section = (ROOT / OPERATIONS).read_text().partition("## Events before their mapping")[2].partition("\n## ")[0]
     assert {limit for limit in limits if f"max_{limit}`" in section} == limits
+    assert "`tenants.parked_bytes`" in section
 
 
 def test_parameters_of_the_http_door() -> None:
@@ -249,7 +250,7 @@ def test_reasons_of_refused_requests() -> None:
     own -= {errors.BridgeRefused.reason, errors.BridgeUnavailable.reason}
     given = {
         keyword.value.value
-        for room in ("wire", "etdump", "mapping", "spool")
+        for room in ("auth", "wire", "etdump", "mapping", "spool")
         for call in calls_in(ROOT / "otel_bridge" / room)
         for keyword in call.keywords
         if keyword.arg == "reason" and isinstance(keyword.value, ast.Constant)

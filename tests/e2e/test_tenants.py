@@ -140,7 +140,7 @@ def test_a_hasty_tenant_waits_alone(secured: Secured) -> None:
 
     assert post(hasty).json()["accepted"] == EVENTS
     refused = post(hasty)
-    assert (refused.status_code, refused.json()["reason"]) == (429, "events_quota")
+    assert (refused.status_code, refused.json()["reason"]) == (429, "over_quota")
     assert int(refused.headers["retry-after"]) >= 60
     assert post(calm).json()["accepted"] == EVENTS
     assert secured.service.counts("auth_refused_requests") - before == {("events_quota", "http"): 1}

@@ -214,7 +214,7 @@ def test_bytes_count_whatever_becomes_of_them(opened: Any, run: Any, issuer: Iss
         async with opened(gate=gate, spend=rates.spend) as doors:
             assert (await doors.client.post("/v1/events", content=b"?" * 101, headers=bearer)).status_code == 400
             answer = await doors.client.post("/v1/etdump", content=b"", headers=bearer)
-            assert (answer.status_code, answer.json()["reason"]) == (429, "bytes_quota")
+            assert (answer.status_code, answer.json()["reason"]) == (429, "over_quota")
 
     run(check())
 
