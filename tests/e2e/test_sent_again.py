@@ -73,6 +73,7 @@ def test_a_number_that_is_used_twice(service: Service) -> None:
     assert len(service.spans("app")) == 2 * len(EVENTS)
 
 
+@pytest.mark.timeout(120)
 def test_killed_amid_answers(service: Service) -> None:
     """
     Senders that a kill leaves without an answer send again: whatever had been committed is not accepted a second time.

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import h2.connection
 from h2.config import H2Configuration
@@ -87,3 +87,24 @@ def half_a_message(path: str, size: int) -> bytes:
     connection.send_headers(1, [*head.items(), ("te", "trailers"), ("content-type", "application/grpc")])
     connection.send_data(1, b"\0" + size.to_bytes(4, "big") + bytes(1000))
     return connection.data_to_send()
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """What came until the other side closed the connection."""
+    with contextlib.suppress(ConnectionError):
+        return await asyncio.wait_for(reader.read(), 20)
+    return b""
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait until something holds that nothing tells of."""
+    while not holds():  # noqa: ASYNC110 - see above
+        await asyncio.sleep(0.01)
+
+
+async def trickle(writer: asyncio.StreamWriter, byte: bytes) -> None:
+    """Write a byte now and then, until the connection is closed."""
+    with contextlib.suppress(OSError, RuntimeError):  # as uvloop says it
+        while not writer.is_closing():
+            writer.write(byte)
+            await asyncio.sleep(0.05)
