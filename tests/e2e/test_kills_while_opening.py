@@ -119,10 +119,9 @@ def test_a_kill_while_it_is_opened_costs_nothing(make: Callable[[Path], None], t
             assert not all(hits), SEED
         spool = opened(folder)
         asyncio.run(drain(spool))
+        queries = ("SELECT * FROM books ORDER BY 1", "SELECT * FROM drops ORDER BY 1, 2")
         with closing(sqlite3.connect(folder / FILE_NAME)) as connection:
-            books.append(
-                [connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in ("books", "drops")]
-            )
+            books.append([connection.execute(query).fetchall() for query in queries])
     assert books[0] == books[1], SEED
     (((_, _, accepted, ended), *_), drops) = books[0]
     assert accepted == ended + sum(events for _, _, events in drops) > 0
