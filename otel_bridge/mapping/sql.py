@@ -22,7 +22,7 @@ from otel_bridge.errors import ConfigError, MappingNotFound, Unavailable
 from otel_bridge.mapping.faults import quoted
 from otel_bridge.mapping.kept import is_damage, read_document
 from otel_bridge.mapping.limits import check_alias
-from otel_bridge.mapping.quota import NO_QUOTA, Quota, Usage
+from otel_bridge.mapping.quota import NO_QUOTA, Quota
 from otel_bridge.mapping.registry import (
     Admitted,
     Entry,
@@ -38,6 +38,7 @@ from otel_bridge.mapping.registry import (
     not_found,
 )
 from otel_bridge.mapping.schema import FORMAT, aliases, builds, documents, metadata, state
+from otel_bridge.mapping.sql_quota import within
 from otel_bridge.v1 import mapping_pb2 as pb
 
 WRITES = "otel_bridge_writes"
@@ -83,7 +84,7 @@ class SQLRegistry:
     def put(self, tenant: str, file: pb.MappingFile, *, replace: bool = False, quota: Quota = NO_QUOTA) -> Put:
         """See `Registry`."""
         offered = admit(file)
-        with self._transaction(writes=True) as connection, _within(connection, tenant, quota):
+        with self._transaction(writes=True) as connection, within(connection, tenant, quota):
             kept = read_document(connection, tenant, offered.build_id)
             created = kept is None or kept[0] != offered.digest
             if kept is not None and created and not replace:
@@ -122,7 +123,7 @@ class SQLRegistry:
     def set_alias(self, tenant: str, name: str, version: str, ref: str, *, quota: Quota = NO_QUOTA) -> tuple[str, str | None]:
         """See `Registry`."""
         check_alias(name, version, required=True)
-        with self._transaction(writes=True) as connection, _within(connection, tenant, quota):
+        with self._transaction(writes=True) as connection, within(connection, tenant, quota):
             build_id = _only(connection, tenant, ref)
             return build_id, _name(connection, tenant, name, version, build_id)
 
@@ -177,23 +178,6 @@ def _view(connection: sa.Connection, last: _View) -> _View:
         return last
     rows = connection.execute(sa.select(aliases))
     return _View(revision, {(row.tenant, row.name, row.version): row.build_id for row in rows})
-
-
-@contextmanager
-def _within(connection: sa.Connection, tenant: str, quota: Quota) -> Iterator[None]:
-    """Checks what the block has written; where that is too much, the transaction it stands in is undone."""
-    before = _usage(connection, tenant)
-    yield
-    quota.check(before, _usage(connection, tenant))
-
-
-def _usage(connection: sa.Connection, tenant: str) -> Usage:
-    count, size = sa.func.count(), sa.func.coalesce(sa.func.sum(sa.func.length(documents.c.body)), 0)
-    return Usage(
-        connection.scalar(sa.select(count).where(builds.c.tenant == tenant)) or 0,
-        connection.scalar(sa.select(count).where(aliases.c.tenant == tenant)) or 0,
-        connection.scalar(sa.select(size).where(documents.c.tenant == tenant)) or 0,
-    )
 
 
 def _bump(connection: sa.Connection) -> None:

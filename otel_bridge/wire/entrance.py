@@ -47,27 +47,27 @@ class Entrance:
         self.gate = gate
         self.spend = spend
         self._refresh = (*refresh, tls.refresh) if tls is not None else refresh
-        self._looking: asyncio.Task[None] | None = None
+        self._looking: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin to look after the files. Call it on the running loop."""
-        if self._refresh:
-            self._looking = asyncio.create_task(self._look())
+        self._looking = [asyncio.create_task(_look(refresh)) for refresh in self._refresh]
 
     async def stop(self) -> None:
         """Look no more."""
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        for task in self._looking:
+            task.cancel()
+        await asyncio.gather(*self._looking, return_exceptions=True)
 
-    async def _look(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_S)
-            for refresh in self._refresh:
-                try:
-                    await asyncio.to_thread(refresh)
-                except Exception:  # noqa: BLE001 - whatever it is, what comes later is still to be seen
-                    _log.exception("tokens, certificates or keys could not be looked at; it is tried again")
+
+async def _look(refresh: Callable[[], None]) -> None:
+    """Each by itself: an identity provider that does not answer holds up no revoked token."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        try:
+            await asyncio.to_thread(refresh)
+        except Exception:  # noqa: BLE001 - whatever it is, what comes later is still to be seen
+            _log.exception("tokens, certificates or keys could not be looked at; it is tried again")
 
 
 def open_entrance(config: BridgeConfig, watch: Watch) -> Entrance:

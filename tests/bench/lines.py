@@ -15,7 +15,7 @@ from loads import synthetic_mapping
 from programs import Program, bridge
 from rounds import Effort
 from sink import Sink
-from subjects import Bridge, Peer, StockSdk, Subject
+from subjects import Bridge, Floor, Peer, StockSdk, Subject
 from support.processes import free_port, free_ports
 
 TURN_SPANS = {16: 8_000, 64: 16_000, 256: 40_000, 1024: 100_000, 8192: 200_000}
@@ -113,15 +113,21 @@ def _stock_sdk(room: Room) -> Subject:
     return StockSdk(room.peer(peers.stock_sdk, "sdk", payload), payload)
 
 
+def _floor(room: Room) -> Subject:
+    return Floor(room.peer(peers.floor, "floor"), room.payloads)
+
+
 MEMORY, MEMORY_HTTP = "bridge, memory, gRPC", "bridge, memory, HTTP/1.1"
 DISK, DISK_HTTP = "bridge, disk and fsync, gRPC", "bridge, disk and fsync, HTTP/1.1"
 GZIP, METADATA = "bridge, memory, gRPC, gzip out", "bridge, memory, gRPC, metadata"
 DIRECT, QUEUED = "Collector, no queue", "Collector, queue on disk, fsync"
 LOOKUP, PASSED = "Collector, OTTL look-up of 50", "Collector, spans with metadata"
 ROTEL, SDK = "rotel", "SDK: start, end, batch, OTLP gRPC"
+FLOOR = "floor: the same bytes by grpc.aio"
 
 LINES = (
     Line(MEMORY, _ours("memory", SPOOL__DURABILITY="memory")),
+    Line(FLOOR, _floor),
     Line(DIRECT, _direct, needs=peers.collector_program),
     Line(MEMORY_HTTP, _ours("memory", SPOOL__DURABILITY="memory", over_http=True)),
     Line(DISK, _ours("disk", SPOOL__DURABILITY="full")),

@@ -1,5 +1,6 @@
 """
-Programs to compare with: the OpenTelemetry Collector and rotel, which take OTLP in and give OTLP out, and an app with the SDK.
+Programs to compare with: the OpenTelemetry Collector and rotel, which take OTLP in and give OTLP out, an app with the SDK, and
+one that only moves bytes.
 
 Each is got once into `.engines` (see support/engines.py); none is needed for the tests. `make bench` says which are not there.
 """
@@ -162,3 +163,9 @@ def stock_sdk(folder: Path, sink: str, port: int, payload: bytes) -> Program:
     (folder / "spans").write_bytes(payload)
     command = [sys.executable, Path(__file__).with_name("sdk_app.py"), port, sink, folder / "spans"]
     return Program("OpenTelemetry SDK", command, port, folder / "log")
+
+
+def floor(folder: Path, sink: str, port: int) -> Program:
+    """What takes events and gives spans without looking at either (floor_app.py)."""
+    folder.mkdir()
+    return Program("floor", [sys.executable, Path(__file__).with_name("floor_app.py"), port, sink], port, folder / "log")

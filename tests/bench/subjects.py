@@ -137,6 +137,32 @@ class Bridge(Subject):
         return self._fleets[events]
 
 
+class Floor(Subject):
+    """What the bridge is sent, to a program that sends `payloads` for it without looking (floor_app.py)."""
+
+    def __init__(self, program: Program, payloads: Mapping[int, Sequence[bytes]]) -> None:
+        super().__init__("floor", program)
+        self._connections = [Connection(program.address, alone=True) for _ in range(CONNECTIONS)]
+        self._doors: list[Door] = [GrpcDoor(self._connections[number % CONNECTIONS]) for number in range(IN_FLIGHT)]
+        file = synthetic_mapping()
+        self._model = program_of(file.mapping, file.build_id, None)
+        self._payloads = payloads
+        self._given: dict[tuple[bytes, bytes], bytes] = {}
+
+    def send(self, events: int, requests: int) -> Outcome:
+        """Send so many requests of so many events."""
+        payload = self._payloads[events][0]
+        self._given = spans_of(payload)
+        self._connections[0].channel.unary_unary("/floor/Use")(payload)
+        fleet = Fleet([(self._model, patterns(self._model, events))], devices=DEVICES)
+        return _done(drive(fleet.body, self._doors, requests, events))
+
+    def check(self, arrived: bytes) -> None:
+        """Every span is one that was given."""
+        if spans_of(arrived) != self._given:
+            raise SystemExit("floor: the sink took spans that it was not given")
+
+
 class Peer(Subject):
     """
     Finished spans, over OTLP gRPC.

@@ -50,3 +50,5 @@ def test_a_certificate_stands_for_a_token(tmp_path: Path) -> None:
         assert secured.command("mapping", "list", *own, token=secured.way_in.token).exit_code == 0
         assert secured.service.get("/metrics").status_code == 401
         assert secured.command("mapping", "list", token=secured.way_in.token).exit_code == 1
+        secured.way_in.context.load_cert_chain(made.client, made.client_key)
+        assert secured.service.get("/metrics").is_success

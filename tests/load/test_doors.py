@@ -2,9 +2,9 @@
 
 import socketserver
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import grpc
 import pytest
@@ -41,7 +41,7 @@ def grpc_bridge() -> Iterator[tuple[str, set[str]]]:
 
 
 @contextmanager
-def http_bridge(answer: Callable[[bytes], bytes]) -> Iterator[str]:
+def http_bridge(answer: bytes) -> Iterator[str]:
     """Something that gives one answer on each connection, and hangs up without a word."""
 
     class Handler(socketserver.StreamRequestHandler):
@@ -53,7 +53,7 @@ def http_bridge(answer: Callable[[bytes], bytes]) -> Iterator[str]:
                 int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")
             )
             self.rfile.read(length)
-            self.wfile.write(answer(head))
+            self.wfile.write(answer)
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -63,6 +63,13 @@ def http_bridge(answer: Callable[[bytes], bytes]) -> Iterator[str]:
         finally:
             server.shutdown()
             serving.join()
+
+
+@contextmanager
+def http_door(answer: bytes) -> Iterator[HttpDoor]:
+    """A door of something that gives always the same answer."""
+    with http_bridge(answer) as server, closing(HttpDoor(server, TlsFiles(), None)) as door:
+        yield door
 
 
 def response(status: str, body: bytes = b"", **headers: str) -> bytes:
@@ -85,7 +92,7 @@ def test_connections_are_as_many_as_asked_for(alone: bool, connections: int) -> 
 
 def test_a_connection_that_was_let_go_is_opened_again() -> None:
     """A bridge hangs up on idle connections: the next attempt does not fail for it."""
-    with http_bridge(lambda _head: response("200 OK", TAKEN)) as server:
+    with http_bridge(response("200 OK", TAKEN)) as server:
         door = HttpDoor(server, TlsFiles(), None)
         assert [door.send(b"").accepted for _ in range(3)] == [3, 3, 3]
         door.close()
@@ -94,23 +101,22 @@ def test_a_connection_that_was_let_go_is_opened_again() -> None:
 def test_what_an_answer_means() -> None:
     """A retry helps for what OTLP says; reason and wait are the bridge's own, in either form of an error."""
     fault = b'{"code": "UNAVAILABLE", "reason": "quota", "message": "later"}'
-    with http_bridge(lambda _head: response("503 Busy", fault, content_type="application/json", retry_after="7")) as server:
+    with http_door(response("503 Busy", fault, content_type="application/json", retry_after="7")) as door:
         with pytest.raises(BridgeUnavailable, match="answered HTTP 503: later") as busy:
-            HttpDoor(server, TlsFiles(), None).put_mapping(EMPTY)
+            door.put_mapping(EMPTY)
         assert (busy.value.reason, busy.value.retry_after_s) == ("quota", 7)
-    not_found = http_bridge(lambda _head: response("404 Not Found", b"?"))
-    with not_found as server, pytest.raises(BridgeRefused, match="answered HTTP 404"):
-        HttpDoor(server, TlsFiles(), None).send(b"")
-    with http_bridge(lambda _head: response("200 OK", b"<html>")) as server:
+    with http_door(response("404 Not Found", b"?")) as door, pytest.raises(BridgeRefused, match="answered HTTP 404"):
+        door.send(b"")
+    with http_door(response("200 OK", b"<html>")) as door:
         with pytest.raises(BridgeRefused, match="6 bytes that no bridge would"):
-            HttpDoor(server, TlsFiles(), None).send(b"")
+            door.send(b"")
         with pytest.raises(BridgeRefused, match="6 bytes that no bridge would"):
-            HttpDoor(server, TlsFiles(), None).put_mapping(EMPTY)
+            door.put_mapping(EMPTY)
 
 
 def test_nobody_is_there() -> None:
     """An address where nobody listens."""
-    with http_bridge(lambda _head: b"") as server:
+    with http_bridge(b"") as server:
         pass
     with pytest.raises(BridgeUnavailable) as away:
         HttpDoor(server, TlsFiles(), None).send(b"")

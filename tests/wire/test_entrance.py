@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,26 @@ def test_without_auth_there_is_no_gate() -> None:
     """By default nothing stands before the doors, and nothing is looked after."""
     nothing = entrance_of()
     assert (nothing.gate, nothing.tls) == (None, None)
+
+
+def test_who_does_not_answer_holds_up_nobody(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one look waits, as for an identity provider, the others go on."""
+    monkeypatch.setattr(entrance, "LOOK_S", 0.001)
+    others, answer = asyncio.Event(), threading.Event()
+    answered: list[bool] = []
+
+    async def check() -> None:
+        loop = asyncio.get_running_loop()
+        watched = Entrance(
+            None, None, lambda: answered.append(answer.wait(20)), lambda: loop.call_soon_threadsafe(others.set) and None
+        )
+        watched.start()
+        await others.wait()
+        answer.set()
+        await watched.stop()
+
+    run(check())
+    assert answered[:1] == [True]  # it was waiting until then
 
 
 def test_one_failure_does_not_end_the_looking(
