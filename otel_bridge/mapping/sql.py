@@ -6,11 +6,9 @@ Invariants
 * The view (aliases and revision) is replaced as a whole, after the commit; its readers need no lock.
 * The revision stands in the database, so what other processes write is seen at the next call that touches it.
 * A file whose format is not known is refused, never altered.
-* A document that is not what its digest says is as if it were not there, and an upload of the same puts it right: a disk that
-  changed it must not make the bridge resolve wrongly.
+* A document is read by `kept.py` alone, which takes none that a disk has changed; an upload of the same puts it right.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,8 +19,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from otel_bridge.errors import ConfigError, MappingNotFound, Unavailable
-from otel_bridge.mapping.document import digest
 from otel_bridge.mapping.faults import quoted
+from otel_bridge.mapping.kept import is_damage, read_document
 from otel_bridge.mapping.limits import check_alias
 from otel_bridge.mapping.quota import NO_QUOTA, Quota
 from otel_bridge.mapping.registry import (
@@ -42,8 +40,6 @@ from otel_bridge.mapping.registry import (
 from otel_bridge.mapping.schema import FORMAT, aliases, builds, documents, metadata, state
 from otel_bridge.mapping.sql_quota import within
 from otel_bridge.v1 import mapping_pb2 as pb
-
-_log = logging.getLogger(__name__)
 
 WRITES = "otel_bridge_writes"
 """Execution option of a connection: its transaction will write, and should take the write lock when it begins."""
@@ -89,7 +85,7 @@ class SQLRegistry:
         """See `Registry`."""
         offered = admit(file)
         with self._transaction(writes=True) as connection, within(connection, tenant, quota):
-            kept = _document(connection, tenant, offered.build_id)
+            kept = read_document(connection, tenant, offered.build_id)
             created = kept is None or kept[0] != offered.digest
             if kept is not None and created and not replace:
                 check_conflict(offered.build_id, kept, offered)
@@ -105,7 +101,7 @@ class SQLRegistry:
         with self._transaction() as connection:
             build_id = _builds(connection, tenant, ref)[0]
             info = _infos(connection, tenant, builds.c.build_id == build_id)[0]
-            kept = _document(connection, tenant, build_id)
+            kept = read_document(connection, tenant, build_id)
             if kept is None:
                 raise _not_found(connection, tenant, ref, None)
         return Entry(info, pb.Mapping.FromString(kept[1]))
@@ -138,7 +134,7 @@ class SQLRegistry:
     def document(self, tenant: str, build_id: str) -> tuple[str, bytes] | None:
         """See `Registry`."""
         with self._transaction() as connection:
-            return _document(connection, tenant, build_id)
+            return read_document(connection, tenant, build_id)
 
     def close(self) -> None:
         """Closes the connections."""
@@ -154,7 +150,7 @@ class SQLRegistry:
                     view = _view(connection, self._view)
                 self._view = view
         except DatabaseError as error:
-            if not isinstance(error, OperationalError) and not _is_damage(error):
+            if not isinstance(error, OperationalError) and not is_damage(error):
                 raise
             found = f"the registry of mappings cannot be used now: {quoted(str(error.orig), limit=240)}"
             way_out = "it is busy with another process, or its disk is full, gone or damaged; try again"
@@ -186,26 +182,6 @@ def _view(connection: sa.Connection, last: _View) -> _View:
 
 def _bump(connection: sa.Connection) -> None:
     connection.execute(state.update().where(state.c.key == "revision").values(value=state.c.value + 1))
-
-
-def _document(connection: sa.Connection, tenant: str, build_id: str) -> tuple[str, bytes] | None:
-    query = sa.select(documents.c.digest, documents.c.body).select_from(builds.join(documents))
-    try:
-        row = connection.execute(query.where(builds.c.tenant == tenant, builds.c.build_id == build_id)).first()
-        is_whole = row is None or (isinstance(row.body, bytes) and digest(row.body) == row.digest)
-    except DatabaseError as error:
-        if not _is_damage(error):
-            raise
-        row, is_whole = None, False
-    if not is_whole:
-        _log.error("the mapping of build %s is damaged in the registry, and is not used; upload it again", quoted(build_id))
-        return None
-    return None if row is None else (row.digest, row.body)
-
-
-def _is_damage(error: DatabaseError) -> bool:
-    """Whether the database itself is at fault, and not a statement, or the moment."""
-    return type(error) is DatabaseError
 
 
 def _point(connection: sa.Connection, tenant: str, offered: Admitted, now_ns: int) -> None:

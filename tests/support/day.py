@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import math
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -26,6 +26,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from support.lives import request
 from support.mappings import mapping_of
 from support.requests import ANYTHING
+from support.timed_books import Books
 from support.tokens import Issuer
 from support.virtual_time import VirtualLoop
 
@@ -53,6 +54,7 @@ from otel_bridge.spool.sqlite import SqliteSpool
 from otel_bridge.v1 import mapping_pb2
 from otel_bridge.wire.entrance import Entrance
 from otel_bridge.wire.intake import Intake
+from otel_bridge.wire.repeats import Repeats
 
 HOUR_S = 3600.0
 END_S = 8 * HOUR_S + 60
@@ -98,67 +100,6 @@ class BackEnd:
         """Nothing to let go of."""
 
 
-class Books:
-    """
-    Whoever is told of events: how many, and when.
-
-    It stands for the pipeline's ledger, whose destination is the one, and is that of the others: `told`.
-    """
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-        self.counts: Counter[str] = Counter()
-        self.times: dict[str, list[tuple[float, int]]] = defaultdict(list)
-        self.told = _Told(self)
-
-    def note(self, what: str, events: int) -> None:
-        """Something became of so many events."""
-        self.counts[what] += events
-        self.times[what].append((self._loop.time(), events))
-
-    @property
-    def dropped_events(self) -> dict[str, int]:
-        """Events that were given up, by reason."""
-        return {what.removeprefix("dropped "): events for what, events in self.counts.items() if what.startswith("dropped ")}
-
-    def accepted(self, events: int) -> None:
-        """A request was acknowledged."""
-        self.note("accepted", events)
-
-    def emitted(self, events: int, spans: int) -> None:
-        """The back end took them."""
-        assert events == spans
-        self.note("emitted", events)
-
-    def dropped(self, events: int, reason: str, spans: int = 0) -> None:
-        """They were given up on the way."""
-        assert not spans
-        self.note(f"dropped {reason}", events)
-
-    def resolved(self, events: int, status: str, delegate: str) -> None:  # noqa: ARG002 - as the protocol says
-        """They were looked up."""
-        self.note(f"resolved {status}", events)
-
-
-class _Told:
-    """The watch of the spool, and the ledger of parking."""
-
-    def __init__(self, books: Books) -> None:
-        self._books = books
-
-    def dropped(self, destination: str, events: int, reason: str) -> None:  # noqa: ARG002 - there is one
-        """They were given up."""
-        self._books.note(f"dropped {reason}", events)
-
-    def parked(self, destination: str, events: int) -> None:  # noqa: ARG002 - as above
-        """They began to wait for their mapping."""
-        self._books.note("parked", events)
-
-    def unparked(self, destination: str, events: int, reason: str) -> None:  # noqa: ARG002 - as above
-        """They go on."""
-        self._books.note(f"unparked {reason}", events)
-
-
 class Day:
     """The parts, wired as the bridge wires them, and what happens to them."""
 
@@ -191,7 +132,8 @@ class Day:
             limit_bytes=1 << 20,
             linger_s=0.05,
         )
-        self.intake = Intake(self.spool, ANYTHING, lambda *_: None, self.books, loop.wall_ns)
+        repeats = Repeats(10_000, 600.0, self.spool, self.books, loop.time)
+        self.intake = Intake(self.spool, ANYTHING, lambda *_: None, self.books, repeats, now_ns=loop.wall_ns)
         self.issuer = Issuer(folder / "tokens.json", self.now())
         self.old = self.issuer.issue(Scope.EVENTS_WRITE, lifetime=timedelta(hours=3))
         self.new = ""
