@@ -153,8 +153,7 @@ class Bridge:
                 parked_events=self._spool.parked_events_of(each.awaited),
                 passed_events=each.passed_events,
             )
-            for each in self._egress.parking.missing()
-            if each.awaited.tenant == tenant
+            for each in self._egress.parking.missing(tenant)
         ]
 
     def _watch_sizes(self) -> None:

@@ -17,6 +17,7 @@ import click
 from rich.table import Table
 
 from otel_bridge.cli.cells import cell, console
+from otel_bridge.cli.data_dir import data_dir_options
 from otel_bridge.config.bridge import BridgeConfig, section_of
 from otel_bridge.config.load import load
 from otel_bridge.errors import BackEndUnavailable, ExportRejected
@@ -33,13 +34,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _options(command: Command) -> Command:
-    for option in (
-        click.option("--data-dir", metavar="DIR", help="Data directory of the bridge.  [default: server.data_dir]"),
-        click.option("--destination", default=DEFAULT, help="Destination that refused them.", show_default=True),
-        click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings (TOML) of the bridge."),
-    ):
-        command = option(command)
-    return command
+    destination = click.option("--destination", default=DEFAULT, help="Destination that refused them.", show_default=True)
+    return data_dir_options(destination(command))
 
 
 @click.command("dead-letters")

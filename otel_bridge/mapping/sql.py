@@ -6,8 +6,11 @@ Invariants
 * The view (aliases and revision) is replaced as a whole, after the commit; its readers need no lock.
 * The revision stands in the database, so what other processes write is seen at the next call that touches it.
 * A file whose format is not known is refused, never altered.
+* A document that is not what its digest says is as if it were not there, and an upload of the same puts it right: a disk that
+  changed it must not make the bridge resolve wrongly.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,9 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 
 from otel_bridge.errors import ConfigError, MappingNotFound, Unavailable
+from otel_bridge.mapping.document import digest
 from otel_bridge.mapping.faults import quoted
 from otel_bridge.mapping.limits import check_alias
 from otel_bridge.mapping.quota import NO_QUOTA, Quota, Usage
@@ -37,6 +41,8 @@ from otel_bridge.mapping.registry import (
 )
 from otel_bridge.mapping.schema import FORMAT, aliases, builds, documents, metadata, state
 from otel_bridge.v1 import mapping_pb2 as pb
+
+_log = logging.getLogger(__name__)
 
 WRITES = "otel_bridge_writes"
 """Execution option of a connection: its transaction will write, and should take the write lock when it begins."""
@@ -98,8 +104,10 @@ class SQLRegistry:
         with self._transaction() as connection:
             build_id = _builds(connection, tenant, ref)[0]
             info = _infos(connection, tenant, builds.c.build_id == build_id)[0]
-            _, body = _document(connection, tenant, build_id) or ("", b"")
-        return Entry(info, pb.Mapping.FromString(body))
+            kept = _document(connection, tenant, build_id)
+            if kept is None:
+                raise _not_found(connection, tenant, ref, None)
+        return Entry(info, pb.Mapping.FromString(kept[1]))
 
     def page(self, tenant: str, after: str, limit: int) -> list[pb.MappingInfo]:
         """See `Registry`."""
@@ -144,9 +152,11 @@ class SQLRegistry:
                     yield connection
                     view = _view(connection, self._view)
                 self._view = view
-        except OperationalError as error:
+        except DatabaseError as error:
+            if not isinstance(error, OperationalError) and not _is_damage(error):
+                raise
             found = f"the registry of mappings cannot be used now: {quoted(str(error.orig), limit=240)}"
-            way_out = "it is busy with another process, or its disk is full or gone; try again"
+            way_out = "it is busy with another process, or its disk is full, gone or damaged; try again"
             raise Unavailable(f"{found}; {way_out}", retry_after_s=_RETRY_AFTER_S, reason="registry_unavailable") from error
 
 
@@ -196,14 +206,28 @@ def _bump(connection: sa.Connection) -> None:
 
 def _document(connection: sa.Connection, tenant: str, build_id: str) -> tuple[str, bytes] | None:
     query = sa.select(documents.c.digest, documents.c.body).select_from(builds.join(documents))
-    row = connection.execute(query.where(builds.c.tenant == tenant, builds.c.build_id == build_id)).first()
+    try:
+        row = connection.execute(query.where(builds.c.tenant == tenant, builds.c.build_id == build_id)).first()
+        is_whole = row is None or (isinstance(row.body, bytes) and digest(row.body) == row.digest)
+    except DatabaseError as error:
+        if not _is_damage(error):
+            raise
+        row, is_whole = None, False
+    if not is_whole:
+        _log.error("the mapping of build %s is damaged in the registry, and is not used; upload it again", quoted(build_id))
+        return None
     return None if row is None else (row.digest, row.body)
+
+
+def _is_damage(error: DatabaseError) -> bool:
+    """Whether the database itself is at fault, and not a statement, or the moment."""
+    return type(error) is DatabaseError
 
 
 def _point(connection: sa.Connection, tenant: str, offered: Admitted, now_ns: int) -> None:
     """Lets the build point to the offered document."""
-    kept = sa.select(documents.c.digest).where(documents.c.tenant == tenant, documents.c.digest == offered.digest)
-    if connection.scalar(kept) is None:
+    this = documents.c.tenant == tenant, documents.c.digest == offered.digest
+    if not connection.execute(documents.update().where(*this).values(body=offered.body)).rowcount:  # it may be damaged
         counts = dict(zip(("methods", "delegates", "entries"), counts_of(offered.file.mapping), strict=True))
         connection.execute(documents.insert().values(tenant=tenant, digest=offered.digest, body=offered.body, **counts))
     of_build = builds.c.tenant == tenant, builds.c.build_id == offered.build_id

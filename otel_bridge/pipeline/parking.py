@@ -15,12 +15,9 @@ Invariants
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 import time
-from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from otel_bridge.errors import MalformedMapping, Unavailable
@@ -28,6 +25,7 @@ from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.limits import check_alias
 from otel_bridge.mapping.registry import Registry
 from otel_bridge.model.stream import Stream
+from otel_bridge.pipeline.missing import Missing, MissingMappings
 from otel_bridge.spool.protocol import Awaited, Outlet, Record, Spool
 
 _log = logging.getLogger(__name__)
@@ -37,9 +35,6 @@ Policy = Literal["park", "pass"]
 TICK_S = 1.0
 """How often expiry, and uploads by other processes, are looked for. Uploads by this one are acted on at once."""
 
-_MAX_MISSING = 10_000
-_MAX_DEVICES = 1_000
-_MAX_ALL_DEVICES = 100_000
 _ATTEMPTS = 5
 
 
@@ -51,26 +46,6 @@ class Ledger(Protocol):
 
     def unparked(self, destination: str, events: int, reason: str) -> None:
         """Events go on: `mapping`, `age`, `closed` at a stop, or the bound that kept them from waiting."""
-
-
-@dataclass(slots=True)
-class Missing:
-    """
-    What is known of a build or alias without a mapping; times in nanoseconds since 1970.
-
-    passed   events that went on without it, by destination
-    """
-
-    awaited: Awaited
-    first_seen_ns: int
-    last_seen_ns: int
-    passed: Counter[str] = field(default_factory=Counter)
-    streams: set[bytes] = field(default_factory=set)
-
-    @property
-    def passed_events(self) -> int:
-        """Events that went on without it, to the destination that got most."""
-        return max(self.passed.values(), default=0)
 
 
 class Parking:
@@ -97,28 +72,16 @@ class Parking:
         self._ledger = ledger
         self._policy = policy
         self._now_ns = now_ns
-        now = now_ns()
-        self._missing = OrderedDict(
-            (awaited, Missing(awaited, now, now)) for awaited in spool.awaited()
-        )  # from a former process
-        self._devices = 0
+        self._missing = MissingMappings(spool.awaited(), now_ns())
         self._changed = asyncio.Event()
         self._seen = -1
 
     async def sift(self, outlet: Outlet, records: Sequence[Record]) -> list[Record]:
         """The records of an outlet that go on now; the others are parked, and no longer the caller's."""
-        destination = outlet.destination
         revision = self._registry.revision
         going = []
         for record, awaited in await self._find_all(records):
-            if awaited is None:
-                going.append(record)
-            elif (met := await self._hold(outlet, record, awaited)) is None:
-                self._ledger.parked(destination, len(record.batch))
-            else:
-                self._missing[awaited].passed[destination] += len(record.batch)
-                if met:
-                    self._ledger.unparked(destination, len(record.batch), met)
+            if awaited is None or not await self._hold(outlet, record, awaited):
                 going.append(record)
         if self._registry.revision != revision:  # an upload may have come between the look-up and the parking
             self._seen = -1
@@ -160,28 +123,35 @@ class Parking:
         """A mapping or alias was written by this process."""
         self._changed.set()
 
-    def missing(self) -> list[Missing]:
-        """Builds and aliases that devices named and that have no mapping, ascending by ref."""
-        return sorted(self._missing.values(), key=lambda each: str(each.awaited).encode())
+    def missing(self, tenant: str = "") -> list[Missing]:
+        """Builds and aliases that a tenant's devices named and that have no mapping, ascending by ref."""
+        return self._missing.of(tenant)
 
     async def _release_all(self) -> None:
-        awaited = list(dict.fromkeys((*self._spool.awaited(), *self._missing)))
+        awaited = list(dict.fromkeys((*self._spool.awaited(), *self._missing.awaited())))
         builds = await asyncio.to_thread(lambda: list(map(self._build_of, awaited)))
         for each, build in zip(awaited, builds, strict=True):
             if build is not None:
                 self._tell(await self._spool.release(each, build), "mapping")
-                self._forget(each)
+                self._missing.forget(each)
 
     def _tell(self, released: Mapping[str, int], reason: str) -> None:
         for destination, events in released.items():
             self._ledger.unparked(destination, events, reason)
 
-    async def _hold(self, outlet: Outlet, record: Record, awaited: Awaited) -> str | None:
-        """None: parked. "": not to be parked. Else the bound that kept it from being parked."""
-        self._note(record, awaited)
-        if self._policy == "pass" or record.has_waited:
-            return ""
-        return await outlet.park(record, awaited)
+    async def _hold(self, outlet: Outlet, record: Record, awaited: Awaited) -> bool:
+        """Whether the record is parked; else it goes on without its mapping, which is counted."""
+        entry = self._missing.note(awaited, record.batch.streams[0], self._now_ns())
+        events, destination = len(record.batch), outlet.destination
+        may_wait = self._policy == "park" and not record.has_waited
+        met = await outlet.park(record, awaited) if may_wait else ""
+        if met is None:
+            self._ledger.parked(destination, events)
+            return True
+        entry.passed[destination] += events
+        if met:
+            self._ledger.unparked(destination, events, met)
+        return False
 
     async def _find_all(self, records: Sequence[Record]) -> list[tuple[Record, Awaited | None]]:
         """`_find` of each; where the registry stays away, all go on as they are."""
@@ -214,22 +184,6 @@ class Parking:
             return self._registry.build_of(awaited.tenant, awaited.name, awaited.version)
         return awaited.build if self._mappings.get(awaited.tenant, awaited.build) is not None else None
 
-    def _note(self, record: Record, awaited: Awaited) -> None:
-        now = self._now_ns()
-        entry = self._missing.setdefault(awaited, Missing(awaited, now, now))
-        entry.last_seen_ns = now
-        device = _short(record.batch.streams[0])
-        if device not in entry.streams and len(entry.streams) < _MAX_DEVICES and self._devices < _MAX_ALL_DEVICES:
-            entry.streams.add(device)
-            self._devices += 1
-        self._missing.move_to_end(awaited)
-        if len(self._missing) > _MAX_MISSING:
-            self._forget(next(iter(self._missing)))
-
-    def _forget(self, awaited: Awaited) -> None:
-        entry = self._missing.pop(awaited, None)
-        self._devices -= len(entry.streams) if entry is not None else 0
-
 
 def _alias(stream: Stream) -> Awaited | None:
     """The alias that the sender gave, if a mapping can ever get it."""
@@ -239,7 +193,3 @@ def _alias(stream: Stream) -> Awaited | None:
     except MalformedMapping:
         return None
     return Awaited(name=name, version=version, tenant=stream.tenant)
-
-
-def _short(stream: Stream) -> bytes:
-    return hashlib.blake2b(stream.stream_id, digest_size=8).digest()

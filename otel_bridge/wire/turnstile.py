@@ -28,8 +28,6 @@ LOOK_S = 0.05
 """How old an answer about memory may be."""
 _GIVE_BACK_S = 1.0
 """How often the C library is asked to give back what it keeps: that takes milliseconds."""
-_QUIET_S = 10.0
-"""Memory that stays short is logged this often."""
 RETRY_AFTER_S = 5.0
 
 
@@ -58,7 +56,7 @@ class Memory:
         self._limit_bytes = limit_bytes
         self._used_bytes = used_bytes
         self._give_back = give_back
-        self._look_at_s = self._give_back_at_s = self._log_at_s = 0.0
+        self._look_at_s = self._give_back_at_s = 0.0
         self._is_short = False
 
     @property
@@ -75,15 +73,14 @@ class Memory:
         return used is not None and used > self._limit_bytes
 
     def _relieved(self, now_s: float) -> bool:
-        if now_s >= self._give_back_at_s:
-            self._give_back_at_s = now_s + _GIVE_BACK_S
-            self._give_back()
-            if not self._is_over():
-                return True
-        if now_s >= self._log_at_s:
-            self._log_at_s = now_s + _QUIET_S
+        if now_s < self._give_back_at_s:
+            return False
+        self._give_back_at_s = now_s + _GIVE_BACK_S
+        self._give_back()
+        if self._is_over():
             _log.warning("memory is above ingress.memory_bytes (%d); senders are told to come again", self._limit_bytes)
-        return False
+            return False
+        return True
 
 
 class Turnstile:
@@ -126,7 +123,7 @@ class Turnstile:
     def grow(self, held: int, size: int) -> None:
         """Room for a request that holds `held` bytes and turns out to have `size`. Raises `Overloaded`."""
         more = size - held
-        if more > 0 and self.size_bytes > held and self.size_bytes + more > self._limits.size_bytes:
+        if more > 0 and self.requests > 1 and self.size_bytes + more > self._limits.size_bytes:
             raise _overloaded(f"requests of {self._limits.size_bytes} bytes are in the bridge (ingress.max_bytes)")
         self.size_bytes += more
 

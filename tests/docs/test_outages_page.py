@@ -3,6 +3,7 @@
 import ast
 
 import pytest
+from support.damages import CASES, REFUSED
 from support.engines import ROOT
 from support.outcomes import OUTCOMES, Outcome
 from support.pages import table
@@ -54,3 +55,11 @@ def test_each_longer_outage_is_proved() -> None:
         file, name = place.split()
         defined = {node.name for node in ast.walk(ast.parse((ROOT / "tests" / file).read_text())) if hasattr(node, "name")}
         assert name in defined, place
+
+
+def test_each_damage_is_a_case() -> None:
+    """What is refused says so, and what is not goes on."""
+    found = {row["the disk"]: row["the next start"] for row in table(PAGE, "the disk", "the next start", "events")}
+    assert list(found) == [name.strip("`") for name in (*CASES, *REFUSED)]
+    assert {name for name, told in found.items() if told == "is refused"} == {name.strip("`") for name in REFUSED}
+    assert all(told.startswith("goes on") for told in found.values() if told != "is refused")

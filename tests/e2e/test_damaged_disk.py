@@ -3,12 +3,13 @@
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 from support.copies import assert_equal, copies_at
+from support.damages import CASES, REFUSED
 from support.lives import AWAY, EVENTS, request, trace_of
 from support.mappings import mapping_of
 from support.otlp_answers import TAKE
@@ -21,8 +22,6 @@ from otel_bridge.v1.mapping_pb2_grpc import MappingServiceStub
 
 QUICK = {"EXPORT__RETRY_INITIAL_S": "0.05", "EXPORT__RETRY_MAX_S": "0.1", "EXPORT__LINGER_MS": "5", "SERVER__DRAIN_S": "0.1"}
 REQUESTS = [sequence for sequence in range(60) if sequence % 97 != 5]
-HEAD_BYTES = 4096
-Damage = Callable[[Path, random.Random], None]
 
 
 @pytest.fixture
@@ -49,58 +48,13 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return kept
 
 
-def flip(name: str, first: int = HEAD_BYTES, count: int = 1) -> Damage:
-    """Some bits of a file fall over."""
-
-    def damage(data_dir: Path, chance: random.Random) -> None:
-        data = bytearray((data_dir / name).read_bytes())
-        for _ in range(count):
-            data[chance.randrange(min(first, len(data) - 1), len(data))] ^= 1 << chance.randrange(8)
-        (data_dir / name).write_bytes(data)
-
-    return damage
-
-
-def cut(name: str) -> Damage:
-    """A file ends sooner than it did."""
-
-    def damage(data_dir: Path, chance: random.Random) -> None:
-        data = (data_dir / name).read_bytes()
-        (data_dir / name).write_bytes(data[: chance.randrange(len(data))])
-
-    return damage
-
-
-def garble(name: str) -> Damage:
-    """Some of a file is random."""
-
-    def damage(data_dir: Path, chance: random.Random) -> None:
-        data = bytearray((data_dir / name).read_bytes())
-        start = chance.randrange(len(data))
-        data[start : start + 200] = chance.randbytes(len(data[start : start + 200]))
-        (data_dir / name).write_bytes(data)
-
-    return damage
-
-
-CASES: dict[str, tuple[str, Damage]] = {
-    "a bit of the spool": ("stopped", flip("spool.db")),
-    "many bits of the spool": ("stopped", flip("spool.db", count=40)),
-    "the spool is cut": ("stopped", cut("spool.db")),
-    "the mark is garbled": ("stopped", garble("spool.mark")),
-    "the log is cut": ("killed", cut("spool.db-wal")),
-    "a bit of the log": ("killed", flip("spool.db-wal", 0)),
-    "the log is garbled": ("killed", garble("spool.db-wal")),
-}
-
-
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_lost_is_counted(name: str, seed: int, before: dict[str, Path], sink: OtlpSink, tmp_path: Path) -> None:
     """It starts, sends what is whole, and says to the event how much is not; the next request is taken."""
-    kind, damage = CASES[name]
-    shutil.copytree(before[kind], tmp_path / "data")
-    damage(tmp_path / "data", random.Random(f"{name} {seed}"))  # noqa: S311 - to be the same in every run
+    case = CASES[name]
+    shutil.copytree(before[case.end], tmp_path / "data")
+    case.damage(tmp_path / "data", random.Random(f"{name} {seed}"))  # noqa: S311 - to be the same in every run
     with running(tmp_path, sink, **QUICK) as service:
         service.settle()
         service.assert_books_balance()
@@ -116,37 +70,15 @@ def test_what_is_lost_is_counted(name: str, seed: int, before: dict[str, Path], 
         assert trace_of(10**6) in copies_at(sink)
 
 
-REFUSED: dict[str, tuple[Damage, str]] = {
-    "a spool that says it is something else": (lambda data, _: overwrite(data / "spool.db", 0, b"PK\3\4"), "is no spool"),
-    "a spool of a later format": (lambda data, _: overwrite(data / "spool.db", 60, bytes([0, 0, 0, 9])), "has format 9"),
-    "a registry that is cut": (cut("mappings.db"), "registry of mappings"),
-    "a registry that is no database": (lambda data, _: overwrite(data / "mappings.db", 0, b"PK\3\4"), "registry of mappings"),
-    "a directory that may not be written": (lambda data, _: block(data), "spool"),
-}
-
-
-def overwrite(path: Path, at: int, content: bytes) -> None:
-    """Put some bytes into a file."""
-    data = bytearray(path.read_bytes())
-    data[at : at + len(content)] = content
-    path.write_bytes(data)
-
-
-def block(data_dir: Path) -> None:
-    """Where the spool should be there is a directory: not even root may write that as a file."""
-    (data_dir / "spool.db").unlink()
-    (data_dir / "spool.db").mkdir()
-
-
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_used_is_refused(name: str, before: dict[str, Path], sink: OtlpSink, tmp_path: Path) -> None:
     """In one line that names the file, without a change to it."""
-    damage, told = REFUSED[name]
+    case = REFUSED[name]
     data = tmp_path / "data"
     shutil.copytree(before["stopped"], data)
-    damage(data, random.Random(name))  # noqa: S311 - to be the same in every run
+    case.damage(data, random.Random(name))  # noqa: S311 - to be the same in every run
     files = {path: path.read_bytes() for path in data.glob("*.db") if path.is_file()}
-    with pytest.raises(ProcessFailed, match=f"ended with 1 .*\n.*Error: .*{told}"), running(tmp_path, sink, **QUICK):
+    with pytest.raises(ProcessFailed, match=f"ended with 1 .*\n.*Error: .*{case.told}"), running(tmp_path, sink, **QUICK):
         pass
     assert {path: path.read_bytes() for path in files} == files
 
@@ -168,7 +100,7 @@ def is_taken(service: Service, sequence: int) -> bool:
     try:
         return bool(service.profiling.ExportEvents(request(sequence)).accepted)
     except grpc.RpcError as error:
-        return error.code() is not grpc.StatusCode.UNAVAILABLE
+        return error.code() is not grpc.StatusCode.UNAVAILABLE  # any other word would count, and not arrive
 
 
 def test_nothing_is_lost_where_nothing_is_damaged(before: dict[str, Path], sink: OtlpSink, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import stat
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from otel_bridge.v1.mapping_pb2_grpc import MappingServiceStub
 SERIAL, OTHER = b"SN-0123-4567-89", b"SN-0000-0000-00"
 APP = "kept-as-it-is"
 BUILD = "build"
+NUMBERS = count()
 HASHED = {"PRIVACY__HASH_KEYS": "device.id,enduser.*"}
 
 
@@ -32,7 +34,7 @@ def sink() -> Iterator[OtlpSink]:
 def send(service: Service, serial: bytes, build: bytes = b"") -> None:
     """An inference of a device that says who it is, on the resource and on the inference."""
     request = a_request(call("DELEGATE_CALL", 0, 0, 9), delegated("conv", 0, 1, 2, metadata=b'{"cycles":5,"user":"ana"}'))
-    request.stream.ClearField("stream_id")
+    request.stream.sequence = next(NUMBERS)
     request.stream.model.CopyFrom(pb.ModelRef(build_id=build))
     for key, value in ((b"service.name", APP.encode()), (b"device.id", serial), (b"host.id", serial)):
         request.stream.resource.add(key=key).value.text = value

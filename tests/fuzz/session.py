@@ -30,7 +30,7 @@ _START_S = 60
 _LIMITS = (f"-timeout={INPUT_S}", f"-rss_limit_mb={RSS_MIB}", f"-max_len={MAX_INPUT_BYTES}")
 
 
-def fuzz(name: str, seconds: int, folder: Path) -> str:
+def fuzz(name: str, seconds: int, folder: Path, *flags: str) -> str:
     """
     Run a target for so long, from its seeds and its corpus; what is new goes into `folder`. "": nothing was found.
 
@@ -40,8 +40,8 @@ def fuzz(name: str, seconds: int, folder: Path) -> str:
     inputs.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(SEEDS[name]):
         (inputs / f"seed-{number}").write_bytes(seed)
-    flags = (f"-max_total_time={seconds}", f"-artifact_prefix={folder}/{name}-")
-    return _run(name, inputs, CORPUS / name, *flags, patience_s=seconds)
+    bounds = (f"-max_total_time={seconds}", f"-artifact_prefix={folder}/{name}-")
+    return _run(name, inputs, CORPUS / name, *bounds, *flags, patience_s=seconds)
 
 
 def keep(name: str, folder: Path) -> str:

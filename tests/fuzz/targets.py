@@ -39,6 +39,8 @@ from otel_bridge.mapping.formats import canonical_format
 from otel_bridge.mapping.source import read_document, read_source
 from otel_bridge.metadata.builtin import BUILTIN
 from otel_bridge.metadata.declared import compile_format
+from otel_bridge.metadata.decoder import Content
+from otel_bridge.metadata.layout import Layout
 from otel_bridge.metadata.table import OF_BACKENDS
 from otel_bridge.spool.encode import Undecodable, decode
 from otel_bridge.spool.encode import encode as encode_record
@@ -171,21 +173,21 @@ def layout(data: bytes) -> None:
         offered = mapping_pb2.MetadataFormat.FromString(declared)
     except DecodeError:
         return
-    check_content(compile_format(declared)(message))  # as a registry of before may hold it
+    check_content(_decoded(declared, message))  # as a registry of before may hold it
     try:
         canonical = canonical_format(offered, "metadata[0]")
     except MalformedMapping as refusal:
         check_words(refusal)
         return
     assert canonical_format(canonical, "metadata[0]") == canonical
-    check_content(compile_format(canonical.SerializeToString())(message))
+    check_content(_decoded(canonical.SerializeToString(), message))
 
 
 def schema(data: bytes) -> None:
     """A binary schema (.bfbs) and a message by it: the length of the message, the message, the schema."""
     message, bfbs = _divided(data)
     declared = mapping_pb2.MetadataFormat(flatbuffer=mapping_pb2.FlatbufferSchema(bfbs=bfbs[:4] + b"BFBS" + bfbs[8:]))
-    check_content(compile_format(declared.SerializeToString())(message))
+    check_content(_decoded(declared.SerializeToString(), message))
 
 
 def record(data: bytes) -> None:
@@ -242,6 +244,11 @@ _RUNNER = asyncio.Runner()
 def joined(first: bytes, second: bytes) -> bytes:
     """Two things as one input."""
     return struct.pack("<H", len(first)) + first + second
+
+
+def _decoded(declared: bytes, message: bytes) -> Content:
+    decoder = compile_format(declared)
+    return decoder.decode(message) if isinstance(decoder, Layout) else decoder(message)
 
 
 def _divided(data: bytes) -> tuple[bytes, bytes]:

@@ -156,7 +156,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 10, limits[1]))
         try:
-            with pytest.raises(Unavailable, match="its disk is full or gone; try again"):
+            with pytest.raises(Unavailable, match="its disk is full, gone or damaged; try again"):
                 registry.put("", file_of(large, "b2"))
             assert registry.get("", "b1").mapping == canonical(ONE)
             assert [info.build_id for info in registry.page("", "", 10)] == ["b1"]

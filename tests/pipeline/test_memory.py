@@ -36,3 +36,25 @@ def test_memory_that_was_freed_is_not_taken_from_the_kernel_again() -> None:
     assert kept == "True"
     assert few * 10 < many
     assert KEPT_BYTES > 8 << 20
+
+
+GIVE_BACK = """
+from otel_bridge.pipeline.memory import give_back_memory, keep_freed_memory
+from otel_bridge.telemetry.process import memory_rss_bytes
+keep_freed_memory()
+blocks = [b"x" * (1 << 20) for _ in range(48)]
+full = memory_rss_bytes()
+del blocks
+kept = memory_rss_bytes()
+give_back_memory()
+print(full >> 20, kept >> 20, memory_rss_bytes() >> 20)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such call")
+def test_what_is_kept_can_be_given_back() -> None:
+    """48 MiB that were freed and kept are the kernel's again when they are asked for."""
+    done = subprocess.run([sys.executable, "-c", GIVE_BACK], check=True, capture_output=True, text=True)
+    full, kept, left = map(int, done.stdout.split())
+    assert full - kept < 8
+    assert full - left > 40

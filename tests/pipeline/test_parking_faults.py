@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from support.parking import Yard, parked_batch, toy_file
 from otel_bridge.errors import Unavailable
 from otel_bridge.mapping.memory import MemoryRegistry
 from otel_bridge.mapping.sqlite import open_registry
-from otel_bridge.pipeline import parking
+from otel_bridge.pipeline import missing, parking
 
 Run = Callable[[Any], Any]
 
@@ -123,21 +124,28 @@ def test_what_has_got_its_mapping_is_not_missing(run: Run) -> None:
 
 
 def test_devices_do_not_choose_how_much_is_remembered(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds are forgotten oldest first, and devices are counted up to a bound over all builds, which forgetting frees."""
-    monkeypatch.setattr(parking, "_MAX_MISSING", 2)
-    monkeypatch.setattr(parking, "_MAX_ALL_DEVICES", 3)
+    """
+    Builds are forgotten oldest first, and devices are counted up to a bound over all builds, which forgetting frees.
+
+    The bounds are of a tenant: what one makes up takes nothing from another.
+    """
+    monkeypatch.setattr(missing, "MAX_OF_TENANT", 2)
+    monkeypatch.setattr(missing, "MAX_DEVICES_OF_TENANT", 3)
     yard = Yard(policy="pass")
 
-    async def seen(build: str, devices: int) -> list[tuple[str, int]]:
+    async def seen(build: str, devices: int, tenant: str = "") -> list[tuple[str, int]]:
         for device in range(devices):
-            await yard.spool.append(parked_batch(0, build=build, device=device))
+            batch = parked_batch(0, build=build, device=device)
+            await yard.spool.append(replace(batch, streams=(replace(batch.streams[0], tenant=tenant),)))
         await yard.drain()
-        return [(str(each.awaited), len(each.streams)) for each in yard.parking.missing()]
+        return [(str(each.awaited), len(each.streams)) for each in yard.parking.missing(tenant)]
 
+    assert run(seen("theirs", 2, "acme")) == [("theirs", 2)]
     assert run(seen("a", 2)) == [("a", 2)]
     assert run(seen("b", 2)) == [("a", 2), ("b", 1)]
     run(seen("c", 1))
     assert run(seen("c", 3)) == [("b", 1), ("c", 2)]
+    assert run(seen("theirs", 1, "acme")) == [("theirs", 2)]
 
 
 def test_a_name_that_no_mapping_can_get_is_not_waited_for(run: Run) -> None:

@@ -115,3 +115,22 @@ def test_spans_show_what_is_left() -> None:
     assert said[at.METADATA_PREFIX + "a"].double_value == 1
     assert not any("ana" in str(span) for span in spans)
     assert "ana" in str(registry.get("", "build").mapping)
+
+
+@pytest.mark.parametrize(("listed", "shown"), [(["cycles"], {"cycles"}), ([], set())])
+def test_metadata_that_are_read_together_have_the_same_list(listed: list[str], shown: set[str]) -> None:
+    """Many byte strings of a declared layout show no more than one does."""
+    mapping = mapping_of({"conv": [1]})
+    fields = [mapping_pb2.StructField(name=name, type="u16") for name in ("cycles", "serial")]
+    mapping.metadata.add(delegate="Toy", layout=mapping_pb2.StructLayout(fields=fields))
+    registry = MemoryRegistry()
+    registry.put("", mapping_pb2.MappingFile(build_id="build", mapping=mapping))
+    stages = Stages(
+        CompiledMappings(registry, 1 << 20), Decoders(), 1 << 20, withhold=withhold(allow(listed), SHOW_PATH["keep"])
+    )
+    logged = [delegated("conv", 0, n, n + 1, metadata=bytes([n, 0, 77, 0])) for n in range(1, 100)]
+    events = [call("DELEGATE_CALL", 0, 0, 200), *logged]
+    spans = spans_in(assemble(stages.run(batch_of((execute(method="forward"), events))), 1 << 20))
+    keys = [{each.key.removeprefix(at.METADATA_PREFIX) for each in span.attributes if "metadata" in each.key} for span in spans]
+    assert keys.count(shown) == (len(logged) if shown else len(spans))
+    assert set().union(*keys) == shown

