@@ -2,7 +2,7 @@
 How the cost of an event grows with what there is: identifiers, mappings, devices, and events that wait.
 
 Processor time of a bridge with its spool in memory over spans that the sink received, at 1,024 events a request. Lines
-of one kind take turns. `full`: a hundred times the devices, ten times the queue, 1,000 mappings.
+of one kind take turns. `full`: ten times the devices and the queue, 1,000 mappings.
 """
 
 import statistics
@@ -73,14 +73,18 @@ def _mappings(room: Room, effort: Effort) -> list[Figure]:
 
 
 def _devices(room: Room, effort: Effort) -> list[Figure]:
-    counts = (1, effort.amount(100_000 if effort.full else 1_000))
+    """One, or so many that each request of a run is another's."""
+    requests = TURN_REQUESTS * (10 if effort.full else 1)
+    counts = (1, effort.amount(requests * (ROUNDS + 1)))
     program = room.program("one")
     subjects = {count: Bridge(f"{count} devices", program, devices=count) for count in counts}
-    return _take_turns("devices", room, effort, subjects)
+    return _take_turns("devices", room, effort, subjects, requests)
 
 
-def _take_turns(what: str, room: Room, effort: Effort, subjects: Mapping[int, Bridge]) -> list[Figure]:
-    requests = effort.amount(TURN_REQUESTS, 2)
+def _take_turns(
+    what: str, room: Room, effort: Effort, subjects: Mapping[int, Bridge], requests: int = TURN_REQUESTS
+) -> list[Figure]:
+    requests = effort.amount(requests, 2)
     costs: dict[int, list[float]] = {count: [] for count in subjects}
     for turn in range(effort.rounds(ROUNDS) + 1):
         for count, subject in subjects.items():
