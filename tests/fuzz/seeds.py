@@ -83,7 +83,7 @@ QUERIES = (
 )
 
 
-CLAIMS = {"iss": ISSUER, "aud": AUDIENCE, "sub": "somebody", "exp": 4_102_444_800}
+CLAIMS = {"iss": ISSUER, "aud": AUDIENCE, "sub": "somebody", "exp": 4_102_444_800, "tenant": "acme"}
 
 
 def _upload() -> bytes:
@@ -144,9 +144,11 @@ SEEDS: dict[str, list[bytes]] = {
     "web_token": [
         b'{"alg":"ES256","kid":"one","typ":"JWT"}\n' + json.dumps(CLAIMS | {"scope": "events:write admin", "nbf": 1}).encode(),
         b'{"alg":"ES256"}\n' + json.dumps(CLAIMS | {"scope": ["admin", 7], "aud": ["x", AUDIENCE]}).encode(),
+        b'{"alg":"ES256"}\n'
+        + json.dumps(CLAIMS | {"exp": 10**400, "iat": 0.5, "tenant": "a" * 64, "sub": "ana\n\u202e"}).encode(),
     ],
     "credential": [
-        b"otb_0123456789_" + b"A" * 43,
+        b"otb_abcdefghij_" + b"A" * 43,
         b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\nvendor=1",
     ],
 }
