@@ -34,7 +34,7 @@ from otel_bridge.auth.keys import Keys, read_keys
 from otel_bridge.auth.token import PREFIX, draw, id_in, is_of
 from otel_bridge.auth.web_token import Unfit, WebTokens
 from otel_bridge.config.jwt import JwtConfig
-from otel_bridge.errors import MalformedETDump, MalformedMapping, MalformedRequest, TooLarge
+from otel_bridge.errors import ConfigError, MalformedETDump, MalformedMapping, MalformedRequest, TooLarge
 from otel_bridge.etdump.result import ETDump
 from otel_bridge.mapping.formats import canonical_format
 from otel_bridge.mapping.source import read_document, read_source
@@ -212,6 +212,19 @@ def web_token(data: bytes) -> None:
     assert found.scopes <= frozenset(Scope)
 
 
+def key_set(data: bytes) -> None:
+    """The keys that an identity provider publishes."""
+    try:
+        keys = read_keys(data, "keys")
+    except ConfigError as refusal:
+        check_words(refusal)
+        return
+    for key in (key for of_name in keys.values() for key in of_name):
+        assert key.algorithms
+        assert not isinstance(key.public, bytes)  # a shared secret
+        assert not hasattr(key.public, "private_bytes")
+
+
 def credential(data: bytes) -> None:
     """What stands in a header: a token, which is nobody's, and a trace context."""
     shown = data.decode("latin-1")
@@ -240,6 +253,7 @@ TARGETS: dict[str, Target] = {
         record,
         credential,
         web_token,
+        key_set,
     )
 }
 """By name, which is also that of the folder of its corpus."""
