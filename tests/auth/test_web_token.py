@@ -143,6 +143,15 @@ def test_a_public_key_is_no_secret(provider: Provider, file: Path) -> None:
     assert tokens(file).identify(provider.sign("rsa", algorithm="RS512")) == Unfit("algorithm")
 
 
+def test_a_token_brings_no_key(file: Path) -> None:
+    """A key that stands in the token itself, or where the token points to, is nobody's word."""
+    stranger = Provider()
+    (own,) = json.loads(stranger.key_set())["keys"]
+    for header in ({"jwk": own}, {"jku": "https://127.0.0.1/keys"}, {"x5u": "https://127.0.0.1/chain"}, {"x5c": ["AA"]}):
+        assert tokens(file).identify(stranger.sign(header=header, scope="admin")) == Unfit("signature")
+        assert tokens(file).identify(stranger.sign(header=header | {"kid": "own"}, scope="admin")) == Unfit("unknown_key")
+
+
 def test_a_key_that_says_what_it_is_for(provider: Provider, tmp_path: Path) -> None:
     """A key that names its algorithm checks that one alone; private, symmetric and foreign entries of a set are passed over."""
     file = tmp_path / "keys.json"
