@@ -56,7 +56,9 @@ def of_tenant(tenant: str, batch: EventBatch) -> EventBatch:
 
 NAN = b"\x00\x00\xc0\x7f" * 2
 SIGNALLING_NAN = b"\x00\x00\x81\x7f" * 2
-PAYLOADS = st.lists(st.binary(min_size=8, max_size=8) | st.sampled_from([b"", b"\x01" * 8, b"short", NAN, SIGNALLING_NAN]), max_size=60)
+PAYLOADS = st.lists(
+    st.binary(min_size=8, max_size=8) | st.sampled_from([b"", b"\x01" * 8, b"short", NAN, SIGNALLING_NAN]), max_size=60
+)
 
 
 @settings(deadline=None, max_examples=40)
