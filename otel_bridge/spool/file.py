@@ -68,6 +68,7 @@ class SpoolFile:
 
     def settle(self) -> dict[str, int]:
         """Bring books and tables into agreement, where damage has set them apart; the events that are lost, by destination."""
+        self._books.adopt(self._mark.accounts)
         self._keep_only(sum(bit(each.number) for each in self._books.read()))
         shares = [self.waiting(), *self.parked().values()]
         actual = {each.number: sum(share_of(some, each.number).events for some in shares) for each in self._books.read()}

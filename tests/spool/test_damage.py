@@ -11,10 +11,12 @@ import pytest
 from support.spools import DAY_S, ROOMY, Watched, batch, emitted, outlet_of, positions
 
 from otel_bridge.errors import ConfigError, Unavailable
-from otel_bridge.spool.opening import FILE_NAME
+from otel_bridge.spool.file import SpoolFile
+from otel_bridge.spool.opening import FILE_NAME, SYSTEM, open_file
 from otel_bridge.spool.protocol import Awaited
 from otel_bridge.spool.room import Bounds
 from otel_bridge.spool.sqlite import SqliteSpool
+from otel_bridge.spool.writer import Work, Writer
 
 Run = Callable[[Any], Any]
 
@@ -177,6 +179,32 @@ def test_a_cut_log_is_told(run: Run, tmp_path: Path) -> None:
     assert watched.found == BATCHES * EVENTS
 
 
+@pytest.mark.parametrize("missing", [("-wal",), ("", "-wal"), ("",)], ids=["log", "both", "file"])
+def test_what_is_gone_as_a_whole_is_told(missing: tuple[str, ...], run: Run, tmp_path: Path) -> None:
+    """Tables that are new know of nothing, as those of a first start: the mark tells what there was, once, and for whom."""
+    spool, crash = opened(tmp_path / "a"), tmp_path / "b"
+
+    async def go() -> None:
+        for position in range(BATCHES):
+            await spool.append(batch(EVENTS, position))
+        records = await outlet_of(spool).read(EVENTS)
+        await outlet_of(spool).done(records, emitted(records))
+        await spool.append(batch(EVENTS, BATCHES))  # what is owed is written with it
+
+    run(go())
+    crash.mkdir()
+    for name in {"", "-wal"} - {*missing}:
+        (crash / f"{FILE_NAME}{name}").write_bytes((tmp_path / "a" / f"{FILE_NAME}{name}").read_bytes())
+    (crash / "spool.mark").write_bytes((tmp_path / "a" / "spool.mark").read_bytes())
+    run(closed(spool))
+
+    watched = Watched()
+    assert run(drained(opened(crash, watched))) == []
+    assert (watched.found, dict(watched.drops)) == (BATCHES * EVENTS, {"corrupt": BATCHES * EVENTS})
+    watched = Watched()
+    assert (run(drained(opened(crash, watched))), watched.found, watched.drops) == ([], 0, {})
+
+
 def test_a_file_that_is_damaged_while_it_is_used_ends_the_readers(run: Run, tmp_path: Path) -> None:
     """Nothing hangs: readers and senders are told, and the next start repairs what can be repaired."""
     spool = opened(tmp_path, bounds=Bounds(10**8, 0, DAY_S))
@@ -201,6 +229,18 @@ def test_a_file_that_is_damaged_while_it_is_used_ends_the_readers(run: Run, tmp_
     watched = Watched()
     found = run(drained(opened(tmp_path, watched)))
     assert watched.drops.total() == watched.found - len(found) * EVENTS
+
+
+def test_nothing_is_tried_again_with_a_broken_file(tmp_path: Path) -> None:
+    """What is owed stays owed: a thread that tried for ever would take the time that the others need to stop."""
+
+    def fail(_: SpoolFile) -> None:
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    with open_file(tmp_path, ("default",), "FULL", SYSTEM).file as file:
+        writer = Writer(file, tmp_path)
+        writer.commit([Work(SpoolFile.note_time), Work(fail)])
+        assert (len(writer.owed), writer.fault is not None, writer.retry_at_s) == (2, True, None)
 
 
 @pytest.mark.parametrize(
