@@ -207,6 +207,7 @@ class SqliteOutlet:
         self._events -= events
         if events < 0:
             self._accepted -= events
+            self._stock.watch.recovered(self.destination, -events)
         else:
             self._ended.add(Ended(dropped={CORRUPT: events}))
             _log.error("the spool's file was damaged: %d acknowledged events, or fewer, are lost", events)

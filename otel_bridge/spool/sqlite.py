@@ -161,12 +161,12 @@ class SqliteSpool:
         """Say what was found, what should have been, and what nobody wants any more."""
         watch = self._stock.watch
         for name, outlet in self._outlets.items():
-            lost, here = opened.lost.get(name, 0), outlet.events + outlet.parked_events
-            if lost + here:
+            if here := outlet.events + outlet.parked_events:
                 _log.info("the spool holds %d events of before for %s, %d of them parked", here, name, outlet.parked_events)
-                watch.recovered(name, lost + here)
+                watch.recovered(name, here)
         for name, events in opened.lost.items():
             _log.error("the spool's file was damaged: %d acknowledged events, or fewer, are lost to %s", events, name)
+            watch.recovered(name, events)
             watch.dropped(name, events, CORRUPT)
         for name, events in opened.removed.items():
             _log.warning("%d events are dropped that %s had not got, which the settings do not name any more", events, name)
