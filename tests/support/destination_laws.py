@@ -1,8 +1,11 @@
 """What every spool must do for several destinations: one function a law, as in support/spool_laws.py."""
 
+import sys
+import threading
+
 import pytest
 from support.batches import equal_batches
-from support.spools import BUILD, Ground, Law, batch, emitted, positions
+from support.spools import BUILD, ROOMY, Ground, Law, batch, emitted, positions
 
 from otel_bridge.errors import SpoolFull
 from otel_bridge.spool.lot import LotLimits
@@ -120,6 +123,37 @@ async def tells_how_many_events_are_unaccounted_for(ground: Ground) -> None:
     assert (one.unaccounted_events, other.unaccounted_events) == (1, -1)
 
 
+async def is_seen_from_any_thread_as_it_is(ground: Ground) -> None:
+    """Whoever measures, amid whatever change: no event is unaccounted for in between."""
+    spool = await ground.spool(lot=ROOMY, destinations=TWO)
+    one, other = spool.outlets.values()
+    found: set[int] = set()
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            found.update(outlet.unaccounted_events for outlet in (one, other))
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for position in range(80):
+            await spool.append(batch(4, position))
+            for outlet in (one, other):
+                for record in await outlet.read(4):
+                    assert await outlet.park(record, BUILD) is None
+            await spool.release(BUILD, "bound")
+            for outlet in (one, other):
+                await outlet.done(await outlet.read(4), Ended(3, {f"reason {position}": 1}))
+    finally:
+        is_over.set()
+        looking.join()
+        sys.setswitchinterval(interval_s)
+    assert found == {0}
+
+
 LAWS_OF_DESTINATIONS: tuple[Law, ...] = (
     gives_each_destination_everything,
     is_full_where_one_destination_is_slow,
@@ -127,4 +161,5 @@ LAWS_OF_DESTINATIONS: tuple[Law, ...] = (
     parks_for_each_destination_for_its_own_reason,
     bounds_what_each_destination_parks,
     tells_how_many_events_are_unaccounted_for,
+    is_seen_from_any_thread_as_it_is,
 )
