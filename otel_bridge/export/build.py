@@ -67,7 +67,7 @@ def _circuit(watch: Watch | None) -> Circuit:
 
 def _transport(config: ExportConfig, section: str) -> Exporter:
     if config.protocol == "file":
-        return JsonLines(config.file)
+        return JsonLines(config.file, setting=f"{section}.path")
     names = (f"{section}.certificate", f"{section}.client_certificate", f"{section}.client_key")
     files = TlsFiles(config.certificate, config.client_certificate, config.client_key, names)
     token = open_token(config.token_file, name=f"{section}.token_file") if config.token_file is not None else None
