@@ -46,7 +46,7 @@ def build_exporter(
         max_stuck_s=config.retry_max_stuck_s,
     )
     if policy.max_elapsed_s > 0:
-        exporter = Retry(exporter, policy, _circuit(watch))
+        exporter = Retry(exporter, policy, _circuit(watch, section))
     # Outside the retries: a half that was taken is not sent again because the other waits.
     if watch is None:
         return Isolate(exporter, keep=keep)
@@ -54,15 +54,16 @@ def build_exporter(
     return Isolate(exporter, keep=keep, halved=lambda reason: told.request_halved(reason=reason))
 
 
-def _circuit(watch: Watch | None) -> Circuit:
+def _circuit(watch: Watch | None, section: str) -> Circuit:
+    name = f"the back end of {section}"
     if watch is None:
-        return Circuit()
+        return Circuit(name=name)
     told = watch
 
     def change(state: State) -> None:
         told.circuit_changed(state.value)
 
-    return Circuit(change)
+    return Circuit(change, name=name)
 
 
 def _transport(config: ExportConfig, section: str) -> Exporter:

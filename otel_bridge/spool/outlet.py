@@ -192,7 +192,7 @@ class SqliteOutlet:
         late = [record for record in records if self._kept[record.number].kept_ns < oldest_ns]
         if late:
             events = sum(self._kept[record.number].events for record in late)
-            _log.warning("%d events waited for longer than spool.max_age_s, and are dropped", events)
+            _log.warning("%d events for %s waited for longer than spool.max_age_s, and are dropped", events, self.destination)
             self._stock.watch.dropped(self.destination, events, TOO_OLD)
             self._end(late, Ended(dropped={TOO_OLD: events}))
         return [record for record in records if record.number in self._kept]
@@ -222,6 +222,6 @@ class SqliteOutlet:
         if events < 0:
             self._stock.watch.recovered(self.destination, -events)
         else:
-            _log.error("the spool's file was damaged: %d acknowledged events, or fewer, are lost", events)
+            _log.error("the spool's file was damaged: %d acknowledged events, or fewer, are lost to %s", events, self.destination)
             self._stock.watch.dropped(self.destination, events, CORRUPT)
         self._stock.commits.owe(lambda file: file.miss(self.number, events))
