@@ -160,5 +160,7 @@ class Egress:
     def _note_end(self, running: asyncio.Task[None]) -> None:
         if running.cancelled() or (self._stopping and running.exception() is None):
             return
-        _log.critical("the pipeline has ended, nothing leaves for %s any more", running.get_name(), exc_info=running.exception())
+        _log.critical(
+            "the pipeline has ended, nothing leaves for %s any more", running.get_name(), exc_info=running.exception()
+        )
         self.broken.set()

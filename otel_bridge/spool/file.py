@@ -105,13 +105,6 @@ class SpoolFile:
             self._connection.execute("INSERT INTO seen VALUES (?, ?, ?, ?)", (seen.key, seen.digest, seen.answer, now_ns))
         return row[0]
 
-    def take_back(self, number: int, events: int, seen: Seen | None) -> None:
-        """Undo `append`: nobody was told of it."""
-        if self._connection.execute("DELETE FROM records WHERE number = ?", (number,)).rowcount:
-            self._books.accept(self._all, -events)
-        if seen is not None:
-            self._connection.execute("DELETE FROM seen WHERE key = ? AND digest = ?", (seen.key, seen.digest))
-
     def end(self, destination: int, numbers: Sequence[int], ended: Ended) -> None:
         """A destination is done with records."""
         for first in range(0, len(numbers), _AT_ONCE):

@@ -222,6 +222,8 @@ class SqliteOutlet:
         if events < 0:
             self._stock.watch.recovered(self.destination, -events)
         else:
-            _log.error("the spool's file was damaged: %d acknowledged events, or fewer, are lost to %s", events, self.destination)
+            _log.error(
+                "the spool's file was damaged: %d acknowledged events, or fewer, are lost to %s", events, self.destination
+            )
             self._stock.watch.dropped(self.destination, events, CORRUPT)
         self._stock.commits.owe(lambda file: file.miss(self.number, events))

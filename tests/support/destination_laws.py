@@ -1,5 +1,6 @@
 """What every spool must do for several destinations: one function a law, as in support/spool_laws.py."""
 
+import asyncio
 import sys
 import threading
 
@@ -123,6 +124,26 @@ async def tells_how_many_events_are_unaccounted_for(ground: Ground) -> None:
     assert (one.unaccounted_events, other.unaccounted_events) == (1, -1)
 
 
+async def keeps_for_each_or_for_none_what_nobody_waits_for(ground: Ground) -> None:
+    """A caller that is cancelled was told nothing; the others' batches are kept, and each destination gets the same."""
+    spool = await ground.spool(destinations=TWO)
+    calls = [asyncio.create_task(spool.append(batch(1, position))) for position in range(8)]
+    await asyncio.sleep(0)
+    left = {position for position, call in enumerate(calls) if position % 2 and call.cancel()}
+    await asyncio.gather(*calls, return_exceptions=True)
+    await spool.append(batch(1, 99))
+    found = []
+    for outlet in spool.outlets.values():
+        events = outlet.events
+        records = await outlet.read(100)
+        found.append(positions(records))
+        await outlet.done(records, emitted(records))
+        assert (events, outlet.events, outlet.unaccounted_events) == (len(records), 0, 0)
+    assert found[0] == found[1]
+    assert {*range(8), 99} - left <= set(found[0]) <= {*range(8), 99}
+    assert spool.size_bytes == 0
+
+
 async def is_seen_from_any_thread_as_it_is(ground: Ground) -> None:
     """Whoever measures, amid whatever change: no event is unaccounted for in between."""
     spool = await ground.spool(lot=ROOMY, destinations=TWO)
@@ -161,5 +182,6 @@ LAWS_OF_DESTINATIONS: tuple[Law, ...] = (
     parks_for_each_destination_for_its_own_reason,
     bounds_what_each_destination_parks,
     tells_how_many_events_are_unaccounted_for,
+    keeps_for_each_or_for_none_what_nobody_waits_for,
     is_seen_from_any_thread_as_it_is,
 )
