@@ -11,12 +11,10 @@ import pytest
 from support.spools import DAY_S, ROOMY, Watched, batch, emitted, outlet_of, positions
 
 from otel_bridge.errors import ConfigError, Unavailable
-from otel_bridge.spool.file import SpoolFile
-from otel_bridge.spool.opening import FILE_NAME, SYSTEM, open_file
+from otel_bridge.spool.opening import FILE_NAME
 from otel_bridge.spool.protocol import Awaited
 from otel_bridge.spool.room import Bounds
 from otel_bridge.spool.sqlite import SqliteSpool
-from otel_bridge.spool.writer import Work, Writer
 
 Run = Callable[[Any], Any]
 
@@ -229,18 +227,6 @@ def test_a_file_that_is_damaged_while_it_is_used_ends_the_readers(run: Run, tmp_
     watched = Watched()
     found = run(drained(opened(tmp_path, watched)))
     assert watched.drops.total() == watched.found - len(found) * EVENTS
-
-
-def test_nothing_is_tried_again_with_a_broken_file(tmp_path: Path) -> None:
-    """What is owed stays owed: a thread that tried for ever would take the time that the others need to stop."""
-
-    def fail(_: SpoolFile) -> None:
-        raise sqlite3.DatabaseError("database disk image is malformed")
-
-    with open_file(tmp_path, ("default",), "FULL", SYSTEM).file as file:
-        writer = Writer(file, tmp_path)
-        writer.commit([Work(SpoolFile.note_time), Work(fail)])
-        assert (len(writer.owed), writer.fault is not None, writer.retry_at_s) == (2, True, None)
 
 
 @pytest.mark.parametrize(

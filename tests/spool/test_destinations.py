@@ -16,8 +16,8 @@ from support.spools import DAY_S, ROOMY, Watched, batch, emitted, positions
 from otel_bridge.errors import ConfigError
 from otel_bridge.spool.books import Account
 from otel_bridge.spool.file import SpoolFile
-from otel_bridge.spool.opening import FILE_NAME, Clocks
-from otel_bridge.spool.protocol import Awaited, Ended, Seen
+from otel_bridge.spool.opening import FILE_NAME
+from otel_bridge.spool.protocol import Awaited, Ended
 from otel_bridge.spool.room import Bounds
 from otel_bridge.spool.schema import CREATE, MAX_DESTINATIONS, bit
 from otel_bridge.spool.sqlite import SqliteSpool
@@ -269,36 +269,3 @@ def test_a_bit_is_cleared_without_writing_the_body_again(size: int, tmp_path: Pa
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         connection.execute("UPDATE records SET pending = pending & ?", (~bit(1),))
         assert (tmp_path / f"{FILE_NAME}-wal").stat().st_size == 32 + 24 + 4096
-
-
-def test_requests_that_were_seen_are_kept_with_their_batch(run: Run, tmp_path: Path) -> None:
-    """Also where nobody waits for that any more; they get older over lives, and are forgotten."""
-    time_s = 1000
-
-    def reopened() -> SqliteSpool:
-        clocks = Clocks(lambda: time_s * 10**9, lambda: 5)
-        return SqliteSpool(tmp_path, Bounds(10**8, 10**8, DAY_S), ROOMY, Watched(), clocks=clocks)
-
-    async def send(spool: SqliteSpool, digest: bytes) -> None:
-        for position, key in enumerate((b"a", b"b")):
-            await spool.append(batch(1, position), Seen(key, digest, b"taken"))
-        left = asyncio.create_task(spool.append(batch(1, 9), Seen(b"c", digest, b"taken")))
-        await asyncio.sleep(0)
-        left.cancel()
-        await asyncio.gather(left, return_exceptions=True)
-        await spool.append(batch(1, 8))
-        await closed(spool)
-
-    run(send(reopened(), b"1"))
-    time_s += 60
-    spool = reopened()
-    assert list(spool.seen()) == [Seen(key, b"1", b"taken", 60 * 10**9) for key in (b"a", b"b", b"c")]
-    run(send(spool, b"2"))
-    time_s += 1
-    spool = reopened()
-    spool.forget_seen(59 * 10**9)
-    run(closed(spool))
-    spool = reopened()
-    assert list(spool.seen()) == [Seen(key, b"2", b"taken", 10**9) for key in (b"a", b"b", b"c")]
-    assert run(drained(spool, "default")) == [0, 1, 9, 8, 0, 1, 9, 8]
-    run(closed(spool))
