@@ -96,7 +96,7 @@ class Repeats:
         watch: Watch,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._max_entries = max_entries
+        self._max_entries = max_entries if max_age_s else 0
         self._max_age_s = max_age_s
         self._memory = memory
         self._watch = watch
@@ -148,16 +148,15 @@ class Repeats:
         self._add(_Known(name, answer, self._now_s()))
 
     def _add(self, known: _Known) -> None:
-        if not self._max_entries or not self._max_age_s:
-            return
         self._known[known.name.key] = (*self._known.get(known.name.key, ())[-MAX_OF_ONE_NAME + 1 :], known)
         self._order.append(known)
         oldest_s = self._now_s() - self._max_age_s
         while self._order and (len(self._order) > self._max_entries or self._order[0].at_s < oldest_s):
             self._forget(self._order.popleft())
-        if self._forgotten >= _FORGET_EVERY and self._order:
+        if self._forgotten >= _FORGET_EVERY:
             self._forgotten = 0
-            self._memory.forget_seen(int((self._now_s() - self._order[0].at_s) * 1e9))
+            age_s = self._now_s() - self._order[0].at_s if self._order else 0.0
+            self._memory.forget_seen(int(age_s * 1e9))
 
     def _forget(self, gone: _Known) -> None:
         self._forgotten += 1

@@ -127,6 +127,17 @@ def test_the_disk_forgets_too() -> None:
     assert set(disk.oldest_s) == {99 * 0.5}
 
 
+@pytest.mark.parametrize(("entries", "age_s"), [(0, HOUR_S), (100, 0.0)])
+def test_where_nothing_is_remembered_the_disk_forgets_all(entries: int, age_s: float) -> None:
+    """The spool keeps a row of each request, whatever the settings: they do not pile up."""
+    disk = Disk()
+    repeats = Repeats(entries, age_s, disk, Told(), Clock())
+    for number in range(3000):
+        repeats.remember(name(number), b"")
+        assert repeats.find(name(number)) is None
+    assert (len(repeats), disk.oldest_s) == (0, [0.0, 0.0])
+
+
 def test_attempts_at_once(run: Callable[..., Any]) -> None:
     """Of many attempts at once one is kept; all are answered as it is, when it is, and one that went away changes nothing."""
 
