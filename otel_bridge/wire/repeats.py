@@ -133,15 +133,21 @@ class Repeats:
         beside = self._keeping.setdefault(name.key, {})
         if beside or name.key in self._known:
             self._watch.sequence_reused()
-        keeping = beside[name.digest] = asyncio.ensure_future(keep())
-        keeping.add_done_callback(lambda _: self._end(name))
-        return await asyncio.shield(keeping)
+        keeping = beside[name.digest] = asyncio.ensure_future(self._kept(name, keep))
+        try:
+            return await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            await asyncio.wait([keeping])  # until then the request is in the bridge, and counts (turnstile.py)
+            raise
 
-    def _end(self, name: Name) -> None:
-        beside = self._keeping[name.key]
-        del beside[name.digest]
-        if not beside:
-            del self._keeping[name.key]
+    async def _kept(self, name: Name, keep: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
+        try:
+            return await keep()
+        finally:  # here and not after the task: an attempt that came between would find it under way for ever
+            beside = self._keeping[name.key]
+            del beside[name.digest]
+            if not beside:
+                del self._keeping[name.key]
 
     def remember(self, name: Name, answer: bytes) -> None:
         """A request was kept, and this is the answer."""

@@ -174,6 +174,49 @@ def test_after_a_failure_the_next_is_the_first(run: Callable[..., Any]) -> None:
     run(main())
 
 
+def test_an_attempt_at_the_moment_of_failure(run: Callable[..., Any]) -> None:
+    """An attempt that comes when another has just failed, and before anybody was told, is the first."""
+
+    async def main() -> None:
+        repeats, second = Repeats(10, HOUR_S, Disk(), Told()), []
+
+        async def kept() -> bytes:
+            return b"answer"
+
+        async def fail() -> bytes:
+            second.append(asyncio.ensure_future(repeats.once(name(1), kept)))  # begins before the callbacks of this task
+            raise SpoolFull("no room")
+
+        with pytest.raises(SpoolFull):
+            await repeats.once(name(1), fail)
+        assert await second[0] == b"answer"
+
+    run(main())
+
+
+def test_who_goes_away_is_there_until_it_is_kept(run: Callable[..., Any]) -> None:
+    """A request whose sender went away holds its place as long as it is being kept: nothing is in the bridge uncounted."""
+
+    async def main() -> None:
+        repeats, gate = Repeats(10, HOUR_S, Disk(), Told()), asyncio.Event()
+
+        async def keep() -> bytes:
+            await gate.wait()
+            return b"answer"
+
+        attempt = asyncio.ensure_future(repeats.once(name(1), keep))
+        await asyncio.sleep(0)
+        attempt.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not attempt.done()
+        gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await attempt
+
+    run(main())
+
+
 @pytest.mark.parametrize("at_once", ["at once", ""])
 def test_a_number_that_is_used_twice(at_once: str, run: Callable[..., Any]) -> None:
     """The same stream and number with another body is taken, and told; both are remembered."""
