@@ -96,6 +96,7 @@ class Repeats:
         watch: Watch,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._remembers = bool(max_entries and max_age_s)
         self._max_entries = max_entries
         self._max_age_s = max_age_s
         self._memory = memory
@@ -108,6 +109,8 @@ class Repeats:
         now = now_s()
         for seen in sorted(memory.seen(), key=lambda seen: -seen.age_ns):
             self._add(_Known(Name(seen.key, seen.digest), seen.answer, now - seen.age_ns / 1e9))
+        if not self._remembers:
+            memory.forget_seen(0)
 
     def __len__(self) -> int:
         return len(self._order)
@@ -149,12 +152,16 @@ class Repeats:
             if not beside:
                 del self._keeping[name.key]
 
+    def row_of(self, name: Name, answer: bytes) -> Seen | None:
+        """What is to be on disk of a request that is kept; None: nothing is remembered."""
+        return Seen(name.key, name.digest, answer) if self._remembers else None
+
     def remember(self, name: Name, answer: bytes) -> None:
         """A request was kept, and this is the answer."""
         self._add(_Known(name, answer, self._now_s()))
 
     def _add(self, known: _Known) -> None:
-        if not self._max_entries or not self._max_age_s:
+        if not self._remembers:
             return
         self._known[known.name.key] = (*self._known.get(known.name.key, ())[-MAX_OF_ONE_NAME + 1 :], known)
         self._order.append(known)

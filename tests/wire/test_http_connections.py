@@ -1,6 +1,7 @@
 """One connection over HTTP whose client does what no other does: it is bounded, or served all the same."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -139,14 +140,16 @@ def test_another_protocol(start: bytes, opened: Opened, run: Run) -> None:
     run(main())
 
 
-def test_a_fault_after_a_request(opened: Opened, run: Run) -> None:
-    """What follows a request and is none does not answer it: its sender would take the refusal for its own."""
+def test_a_fault_after_a_request(opened: Opened, run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """What follows a request and is none does not answer it: its sender would take the refusal for its own. The log has no error."""
 
     async def main() -> None:
         async with opened() as doors:
             reader, writer = await sent(doors.http.address, post("/v1/etdump", DUMP) + b"\x00\r\n\r\n")
             assert not (await ended(reader)).startswith(b"HTTP/1.1 400 ")
+            await until(lambda: doors.tally.outcomes)
             writer.close()
+        assert [record.levelname for record in caplog.records if record.levelno > logging.INFO] == ["WARNING"]
 
     run(main())
 

@@ -127,6 +127,17 @@ def test_the_disk_forgets_too() -> None:
     assert set(disk.oldest_s) == {99 * 0.5}
 
 
+def test_nothing_is_remembered() -> None:
+    """Where nothing is to be remembered nothing is written, and what was on disk is forgotten."""
+    disk = Disk([Seen(name(1).key, name(1).digest, b"1", 0)])
+    for entries, age_s, rows in ((0, HOUR_S, None), (10, 0.0, None), (10, HOUR_S, Seen(name(2).key, name(2).digest, b"2"))):
+        repeats = Repeats(entries, age_s, disk, Told(), Clock())
+        repeats.remember(name(2), b"2")
+        assert repeats.row_of(name(2), b"2") == rows
+        assert (repeats.find(name(1)) is None) == (repeats.find(name(2)) is None) == (rows is None)
+    assert disk.oldest_s == [0, 0]
+
+
 def test_attempts_at_once(run: Callable[..., Any]) -> None:
     """Of many attempts at once one is kept; all are answered as it is, when it is, and one that went away changes nothing."""
 
