@@ -150,7 +150,6 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Tell requests who the client is, by the certificate that TLS has verified, and how to learn that it is gone."""
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=1, low=0)  # so that pause_writing tells of all that the client does not read
         self.flow = _Flow(transport, self.pipeline)
         self.app_state = {**self.app_state, IS_GONE: transport.is_closing}
         connection = transport.get_extra_info("ssl_object")
@@ -270,7 +269,13 @@ class Protocol(HttpToolsProtocol):
         self._phase = phase
         if self._phase_end is not None:
             self._phase_end.cancel()
-        self._phase_end = self.loop.call_later(seconds, self.transport.close) if seconds is not None else None
+        self._phase_end = self.loop.call_later(seconds, self._end) if seconds is not None else None
+
+    def _end(self) -> None:
+        if self.transport.get_write_buffer_size():  # to close it would be to wait until the client has read that
+            self.transport.abort()
+        else:
+            self.transport.close()
 
 
 class _Flow(FlowControl):

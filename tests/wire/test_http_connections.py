@@ -12,6 +12,7 @@ from support.requests import a_request
 from support.scenes import delegated
 
 from otel_bridge.wire.connections import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED, ConnectionLimits
+from otel_bridge.wire.exchange import IS_GONE
 from otel_bridge.wire.http_door import HttpDoor
 
 BODY = a_request(delegated("x", 0, 1, 2)).SerializeToString()
@@ -141,7 +142,7 @@ def test_another_protocol(start: bytes, opened: Opened, run: Run) -> None:
 
 
 def test_a_fault_after_a_request(opened: Opened, run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    """What follows a request and is none does not answer it: its sender would take the refusal for its own. The log has no error."""
+    """What follows a request and is none does not answer it: it would take the refusal for its own. The log has no error."""
 
     async def main() -> None:
         async with opened() as doors:
@@ -167,19 +168,22 @@ def test_a_body_that_was_not_asked_for(opened: Opened, run: Run) -> None:
     run(main())
 
 
-def test_an_answer_that_nobody_reads(run: Run) -> None:
-    """A connection whose client does not read its answer is closed; one that reads slowly gets all of it."""
-    size = 64 << 20
+@pytest.mark.parametrize(("kept_back", "closing"), [(1 << 16, ""), (1 << 30, ""), (1 << 30, "close")])
+def test_an_answer_that_nobody_reads(kept_back: int, closing: str, run: Run) -> None:
+    """A connection whose client does not read its answer is closed, whoever holds it back; who reads it gets all of it."""
+    size = 32 << 20
 
-    async def app(_scope: object, _receive: object, send: Callable[..., Any]) -> None:
+    async def app(scope: dict[str, Any], _receive: object, send: Callable[..., Any]) -> None:
+        transport = scope["state"][IS_GONE].__self__
+        transport.set_write_buffer_limits(kept_back)
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
         await send({"type": "http.response.body", "body": bytes(size)})
 
     async def main() -> None:
-        door = HttpDoor(app, 5, ConnectionLimits(body_s=1.0), lambda: None)
+        door = HttpDoor(app, 5, ConnectionLimits(body_s=1.0, idle_s=1.0), lambda: None)
         door.bind("127.0.0.1:0")
         await door.start()
-        reader, writer = await sent(door.address, b"GET / HTTP/1.1\r\n\r\n")
+        _, writer = await sent(door.address, b"GET / HTTP/1.1\r\nconnection: %b\r\n\r\n" % closing.encode())
         await until(lambda: door.connections)
         await until(lambda: not door.connections)
         writer.close()
