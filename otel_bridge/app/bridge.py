@@ -52,7 +52,7 @@ class Bridge:
         recorder = self._recorder = Recorder(self._provider.telemetry)
         faults = Faults()
         with faults.part():
-            # What is in the directory is opened by whoever has it: a copy of the registry may be about to take the file's place.
+            # Whoever has the directory opens what is in it: a copy of the registry may be about to take the file's place.
             self._claim = Claim(config.server.data_dir) if config.server.data_dir is not None else None
             self.registry = open_registry(config.server.data_dir)
         has_directory = faults.are_none  # else what is in it would be told once more

@@ -82,7 +82,7 @@ def test_away_for_longer_than_memory_lasts(sink: OtlpSink, tmp_path: Path) -> No
 
 
 def test_away_until_the_spool_is_full(sink: OtlpSink, tmp_path: Path) -> None:
-    """Senders are told to come again, by both doors, and balancers to turn away; nothing is kept of it, the rest arrives once."""
+    """Senders are told to come again, by both doors, and balancers to turn away; nothing of it is kept, the rest arrives."""
     sink.answer = AWAY
     with running(tmp_path, sink, SPOOL__MAX_BYTES="1048576", SERVER__MAX_REQUEST_BYTES="1048576", **QUICK) as service:
         kept: set[int] = set()

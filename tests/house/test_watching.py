@@ -1,4 +1,4 @@
-"""deploy/alerts.yaml, deploy/dashboard.json and the pages ask for what the bridge has: names and labels, as Prometheus sees them."""
+"""Alert rules, the dashboard and the pages ask for what the bridge has: names and labels, as Prometheus sees them."""
 
 import json
 import re

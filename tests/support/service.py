@@ -249,7 +249,7 @@ def running(
 
 
 def assert_books_kept(directory: Path) -> None:
-    """The books in a spool's file balance, however its bridge ended; where there is no spool that can be read, there are none."""
+    """The books in a spool's file balance, however its bridge ended. Without a spool that can be read there are none."""
     with contextlib.suppress(ConfigError):
         assert {ledger.destination: ledger.unaccounted for ledger in inspect(directory).ledgers if ledger.unaccounted} == {}
 
