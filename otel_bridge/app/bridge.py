@@ -5,11 +5,11 @@ Invariants
 * Parts are built before any of them starts, so a fault in the settings is told before a port is open, and all faults at once.
 * Start goes against the flow of data and stop along it: whoever takes something finds the next one working.
 
-Start: registry, data directory, decoders, exporter, spool, pipeline, then the doors.
-Stop:  1. health says NOT_SERVING, so that balancers turn away;  2. the doors close: nothing new comes in;  3. the spool takes
-       no more and the pipeline empties it, for at most `server.drain_s`; what is parked goes too, unless it can wait for the
-       next start;  4. spool, exporter, decoders and registry close, which nobody uses any more;  5. own telemetry last: it has
-       counted all that.
+Start: data directory, registry, decoders, exporter, spool, pipeline, then the doors.
+Stop:  1. health says NOT_SERVING, and balancers have `server.turn_away_s` to notice;  2. the doors close: nothing new comes in;
+       3. the spool takes no more and the pipeline empties it, for at most `server.drain_s`; what is parked goes too, unless it
+       can wait for the next start;  4. spool, exporter, decoders and registry close, which nobody uses any more;  5. own
+       telemetry last: it has counted all that.
 """
 
 import asyncio
@@ -52,8 +52,9 @@ class Bridge:
         recorder = self._recorder = Recorder(self._provider.telemetry)
         faults = Faults()
         with faults.part():
-            self.registry = open_registry(config.server.data_dir)
+            # Whoever has the directory opens what is in it: a copy of the registry may be about to take the file's place.
             self._claim = Claim(config.server.data_dir) if config.server.data_dir is not None else None
+            self.registry = open_registry(config.server.data_dir)
         has_directory = faults.are_none  # else what is in it would be told once more
         with faults.part():
             entrance = open_entrance(config, recorder.denied)

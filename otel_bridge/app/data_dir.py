@@ -28,7 +28,9 @@ class Claim:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # what devices said, in files that others could read
             self._file: IO[bytes] = path.open("a+b", buffering=0)
         except OSError as error:
-            raise ConfigError(f"server.data_dir ({directory}) cannot be used: {error.strerror}") from error
+            raise ConfigError(
+                f"server.data_dir ({directory}) cannot be used: {error.strerror}; name a directory that can be written"
+            ) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -36,7 +38,9 @@ class Claim:
             holder = self._file.read(20).decode("ascii", "replace").strip()
             self._file.close()
             if not isinstance(error, BlockingIOError):
-                raise ConfigError(f"server.data_dir ({directory}) cannot be locked: {error.strerror}") from error
+                raise ConfigError(
+                    f"server.data_dir ({directory}) cannot be locked: {error.strerror}; name a directory on a local disk"
+                ) from error
             raise ConfigError(
                 f"server.data_dir ({directory}) is in use by process {ascii(holder)[1:-1] or 'unknown'}; "
                 "stop that one, or name another directory"

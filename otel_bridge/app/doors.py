@@ -38,8 +38,7 @@ class Doors:
     Both doors.
 
     turnstile  how much is between them and the spool
-
-    entrance   who may come in
+    entrance    who may come in
     ready      whether requests are welcome
     metrics    Prometheus text exposition
     traces     spans of the bridge's own

@@ -12,7 +12,7 @@ Invariants
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,8 +26,8 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from otel_bridge.telemetry.process import cpu_seconds, memory_rss_bytes
 from otel_bridge.telemetry.prometheus import Exposition
@@ -87,6 +87,29 @@ class OwnExport:
         }
 
 
+class _UntilOneFails(SpanExporter):
+    """
+    While the bridge stops, nothing is tried after a request that failed.
+
+    The SDK would try all that waits, some requests, and each might take its whole timeout.
+    """
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+        self._failed = False
+        self.is_stopping = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        if self.is_stopping and self._failed:
+            return SpanExportResult.FAILURE
+        result = self._exporter.export(spans)
+        self._failed = result is not SpanExportResult.SUCCESS
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+
 class Provider:
     """
     Own telemetry of one bridge, from its start to `shutdown`.
@@ -101,6 +124,7 @@ class Provider:
         self._exposition = Exposition()
         readers: list[MetricReader] = [self._exposition.reader]
         self._tracers: TracerProvider | None = None
+        self._spans_out: _UntilOneFails | None = None
         with _without_otel_variables():
             resource = Resource(
                 {"service.name": "otel-bridge", "service.version": version, "service.instance.id": str(uuid.uuid4())}
@@ -109,7 +133,8 @@ class Provider:
                 readers.append(_metric_reader(export))
             if export is not None and export.traces_ratio:
                 self._tracers = TracerProvider(Share(export.traces_ratio), resource, shutdown_on_exit=False)
-                self._tracers.add_span_processor(BatchSpanProcessor(export.span_exporter(), schedule_delay_millis=_LINGER_MS))
+                self._spans_out = _UntilOneFails(export.span_exporter())
+                self._tracers.add_span_processor(BatchSpanProcessor(self._spans_out, schedule_delay_millis=_LINGER_MS))
             self._meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
         self.telemetry = Telemetry(self._meters.get_meter(SCOPE, version))
         self.traces = Traces(self._tracers.get_tracer(SCOPE, version) if self._tracers is not None else None)
@@ -124,7 +149,8 @@ class Provider:
 
     def shutdown(self) -> None:
         """Send what is left, if anything is sent, and stop. Blocks up to the timeout of a request, for each signal."""
-        if self._tracers is not None:
+        if self._tracers is not None and self._spans_out is not None:
+            self._spans_out.is_stopping = True
             self._tracers.shutdown()
         self._meters.shutdown()
 

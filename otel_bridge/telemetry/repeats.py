@@ -66,7 +66,7 @@ class Repeats:
             yield record
         else:
             kind.left_out += 1
-            kind.last = record.getMessage()
+            kind.last = _message_of(record)
         if len(self._kinds) > MAX_KINDS:
             yield from self._told(self._kinds.popitem(last=False)[1])
 
@@ -88,6 +88,13 @@ class Repeats:
             yield logging.LogRecord(
                 kind.name, kind.level, "", 0, message, (kind.left_out, self._period_s, kind.last), None
             )  # fmt: skip
+
+
+def _message_of(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # noqa: BLE001 - whatever a defect of the caller raises: a log line must never cost its caller
+        return f"{record.msg} (its arguments do not fit)"
 
 
 def _kind_of(record: logging.LogRecord) -> Hashable:

@@ -59,6 +59,7 @@ class Arrivals:
         finally:
             self._due_s.pop(context, None)
         if message is _END:
+            await asyncio.sleep(_LOOK_S)  # of a client that has gone gRPC tells the end first, and cancels this a moment later
             raise MalformedRequest("the call has no message; send one", reason="undecodable")
         return bytes(message)
 

@@ -8,6 +8,7 @@ Invariants
 * Of what a sender chooses only its `traceparent` has a say.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -62,8 +63,11 @@ class GrpcTraces(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
             with self._traces.request(name, parent if isinstance(parent, str) else None, told) as span:
                 try:
                     answered: bytes = await handler.stream_unary(messages, context)
+                except asyncio.CancelledError:
+                    _note_grpc(span, grpc.StatusCode.CANCELLED)
+                    raise
                 except BaseException:
-                    _note_grpc(span, context)
+                    _note_grpc(span, context.code())
                     raise
                 span.set_attribute("rpc.response.status_code", grpc.StatusCode.OK.name)
                 return answered
@@ -71,8 +75,7 @@ class GrpcTraces(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
         return grpc.stream_unary_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
 
 
-def _note_grpc(span: Span, context: Context) -> None:
-    found = context.code()
+def _note_grpc(span: Span, found: object) -> None:
     code = found if isinstance(found, grpc.StatusCode) else grpc.StatusCode.UNKNOWN
     span.set_attribute("rpc.response.status_code", code.name)
     if code in _SERVER_FAULTS:

@@ -134,7 +134,7 @@ def test_asks_for_patience(place: Place, books: Books, answer: str) -> None:
 
 def test_slow(place: Place, books: Books) -> None:
     """A back end that answers late, but in time, has everything once."""
-    place.sink.answers.append(Answer(delay_s=0.5))
+    place.sink.answers.append(Answer(delay_s=0.2))
     place.send(1)
     books.end(emitted=2)
     assert (len(place.spans()), books["exporter_failed_requests"]) == (2, Counter())

@@ -1,5 +1,6 @@
 """What keeps a bridge from starting is told all at once, also what no look at the settings finds."""
 
+import os
 import socket
 from contextlib import ExitStack
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 from support.otlp_sink import OtlpSink
 from support.processes import LOOPBACK
 from support.service import ANY_PORT, otel_bridge, running
+
+from otel_bridge.app.data_dir import FILE_NAME, Claim
 
 
 def test_parts_are_tried_all(tmp_path: Path) -> None:
@@ -22,7 +25,7 @@ def test_parts_are_tried_all(tmp_path: Path) -> None:
     head, *lines = started.stderr.splitlines()
     assert head == "Error: 4 things keep the bridge from starting:"
     assert len(lines) == 4
-    for setting in ("file: cannot be opened", "nowhere", "nothing", "ca.pem"):
+    for setting in ("file) cannot be used: File exists", "nowhere", "nothing", "ca.pem"):
         assert sum(setting in line for line in lines) == 1, (setting, lines)
 
 
@@ -38,3 +41,13 @@ def test_addresses_are_tried_both(tmp_path: Path) -> None:
     assert f"server.http_address ({http}) cannot be listened on" in started.stderr
     with OtlpSink() as sink, running(tmp_path, sink) as service:
         assert service.stop() == 0
+
+
+def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
+    """What another process has is neither opened nor made anew: that process may be putting a copy in its place."""
+    claim = Claim(tmp_path)
+    started = otel_bridge("serve", "--grpc", ANY_PORT, "--http", ANY_PORT, "--data-dir", tmp_path)
+    claim.release()
+    assert (started.returncode, started.stdout) == (1, "")
+    assert f"is in use by process {os.getpid()}" in started.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]

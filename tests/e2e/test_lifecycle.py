@@ -230,7 +230,7 @@ def test_a_bridge_that_cannot_start(tmp_path: Path) -> None:
         cases: list[tuple[tuple[object, ...], str]] = [
             (("--grpc", taken), rf"server\.grpc_address \({taken}\) cannot be listened on: "),
             (("--http", taken), rf"server\.http_address \({taken}\) cannot be listened on: "),
-            (("--data-dir", tmp_path / "file"), r"registry of mappings in .*/file: cannot be opened: "),
+            (("--data-dir", tmp_path / "file"), r"server\.data_dir \(.*/file\) cannot be used: File exists; name a directory"),
             (("--config", tmp_path / "bad.toml"), r"server\.drain_s \(-1\) must be at least 0"),
             (("--config", tmp_path / "broken.toml"), r"broken\.toml is not TOML: "),
             (("--config", tmp_path / "none.toml"), r"none\.toml cannot be read: No such file"),

@@ -82,7 +82,7 @@ def test_away_for_longer_than_memory_lasts(sink: OtlpSink, tmp_path: Path) -> No
 
 
 def test_away_until_the_spool_is_full(sink: OtlpSink, tmp_path: Path) -> None:
-    """Senders are told to come again, by both doors, and nothing is kept of what they sent; the rest arrives once."""
+    """Senders are told to come again, by both doors, and balancers to turn away; nothing of it is kept, the rest arrives."""
     sink.answer = AWAY
     with running(tmp_path, sink, SPOOL__MAX_BYTES="1048576", SERVER__MAX_REQUEST_BYTES="1048576", **QUICK) as service:
         kept: set[int] = set()
@@ -103,9 +103,12 @@ def test_away_until_the_spool_is_full(sink: OtlpSink, tmp_path: Path) -> None:
         body = request(10**6).SerializeToString()
         answer = httpx.post(f"http://{service.http}/v1/events", content=body, headers=headers, trust_env=False)
         assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (503, True)
-        assert service.get("/readyz").is_success
+        assert service.get("/healthz").is_success
+        ready = service.get("/readyz")
+        assert (ready.status_code, "spool: full" in ready.text.splitlines()) == (503, True)
         sink.answer = TAKE
         assert_arrived(service, sink, kept)
+        service.process.wait_until(lambda: service.get("/readyz").is_success)
         send(service, 10**6)
         assert_arrived(service, sink, kept | {10**6})
 

@@ -1,5 +1,6 @@
 """What the bridge says of itself, as a back end sees it: against the process, with the back end of the devices' spans."""
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -115,3 +116,28 @@ def test_faults_are_told_as_the_conventions_have_it(sink: OtlpSink, tmp_path: Pa
     assert sorted(codes) == ["INVALID_ARGUMENT", "OK"]
     assert {span.status.code for span in (*spans[EXPORT_EVENTS], posted)} == {Status.STATUS_CODE_UNSET}
     assert spans["export"][0].status.code == Status.STATUS_CODE_ERROR
+
+
+def test_a_sender_that_goes_is_no_fault(sink: OtlpSink, tmp_path: Path) -> None:
+    """A call that its client gives up, while it waits for its turn or is being read, is told as that, and is no error."""
+    with running(tmp_path, sink, INGRESS__MAX_REQUESTS="1", INGRESS__MAX_WAIT_S="60", **own_settings(sink)) as service:
+
+        def await_count(instrument: str, count: int) -> None:
+            service.process.wait_until(lambda: service.counts(instrument)[()] == count)
+
+        ended = threading.Event()
+        silent = service.channel.stream_unary(f"/{EXPORT_EVENTS}").future(iter(ended.wait, True))
+        await_count("receiver_inside_requests", 1)
+        waiting = service.profiling.ExportEvents.future(an_inference(0))
+        await_count("receiver_waiting_requests", 1)
+        waiting.cancel()
+        await_count("receiver_waiting_requests", 0)
+        silent.cancel()
+        ended.set()
+        await_count("receiver_inside_requests", 0)
+        assert service.counts("receiver_requests") == {("disconnected", "grpc"): 2}
+        assert service.stop() == 0
+        (spans,) = own_spans(service).values()
+    codes = [each.value.string_value for span in spans for each in span.attributes if each.key == "rpc.response.status_code"]
+    assert codes == ["CANCELLED"] * 2
+    assert {span.status.code for span in spans} == {Status.STATUS_CODE_UNSET}

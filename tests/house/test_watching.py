@@ -1,4 +1,4 @@
-"""deploy/alerts.yaml and deploy/dashboard.json ask for what the bridge has: names and labels, as Prometheus sees them."""
+"""Alert rules, the dashboard and the pages ask for what the bridge has: names and labels, as Prometheus sees them."""
 
 import json
 import re
@@ -9,6 +9,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from support.engines import ROOT
+from support.pages import PAGES, table
 
 from otel_bridge.telemetry.instruments import INSTRUMENTS, Kind
 from otel_bridge.telemetry.provider import Provider
@@ -71,6 +72,30 @@ def test_what_is_asked_for_exists(series: dict[str, set[str]], expression: str, 
     assert all(set(told) <= group for group in groups)
 
 
+def test_pages_name_what_exists(series: dict[str, set[str]]) -> None:
+    """Each metric that a page names is one that /metrics shows, or the beginning of one, as it is given to grep."""
+    found = {name for page in PAGES for name in re.findall(r"\botel_bridge_\w+", page.read_text())}
+    targets = {"otel_bridge_curl", "otel_bridge_grpc"}  # of CMake
+    assert found > targets
+    known = {*series, "otel_bridge_process_memory_rss_bytes"}
+    assert {name for name in found - targets if not any(each.startswith(name) for each in known)} == set()
+
+
+def test_outcomes_are_known() -> None:
+    """Each outcome of requests that a rule looks for is a reason for which requests are refused."""
+    asked_for = [match for rule in rules() for match in re.findall(r'outcome=~"([^"]+)"', rule["expr"])]
+    reasons = {row["reason"] for row in table("docs/protocol.md", "reason", "means")}
+    assert {outcome for match in asked_for for outcome in match.split("|")} < reasons
+    assert asked_for
+
+
+@pytest.mark.parametrize("rule", [rule for rule in rules() if "increase(" in rule["expr"]], ids=lambda rule: rule["alert"])
+def test_the_first_loss_is_seen(rule: dict[str, Any]) -> None:
+    """What a series begins with is no increase to Prometheus: each rule for losses also asks for series that are new."""
+    (name, span) = re.findall(r"increase\((\w+)\[(\w+)\]\)", rule["expr"])[0]
+    assert f"or ({name} unless {name} offset {span})" in rule["expr"]
+
+
 def test_what_must_wake_somebody_does() -> None:
     """There is a rule for each way in which events are lost, or may soon be."""
     expressions = " ".join(rule["expr"] for rule in rules())
@@ -78,6 +103,7 @@ def test_what_must_wake_somebody_does() -> None:
         "unaccounted_events",
         "spool_capacity_bytes",
         "receiver_refused_events_total",
+        "receiver_requests_total",
         "exporter_circuit",
         "dead_letters_kept_spans_total",
         "dropped_events_total",

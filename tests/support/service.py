@@ -35,7 +35,9 @@ from support.otlp_sink import OtlpSink
 from support.processes import LOOPBACK, Process
 
 from otel_bridge.cli.main import otel_bridge as commands
+from otel_bridge.errors import ConfigError
 from otel_bridge.model.destination import DEFAULT
+from otel_bridge.spool.inspection import inspect
 from otel_bridge.v1.profiling_pb2_grpc import ProfilingServiceStub
 
 PROGRAM = Path(sys.executable).with_name("otel-bridge")
@@ -222,7 +224,7 @@ def running(
     folder: Path, sink: OtlpSink, *arguments: object, way_in: WayIn | None = None, **settings: str
 ) -> Iterator[Service]:
     """
-    A bridge that is ready.
+    A bridge that is ready. When it is not needed any more its books are looked at: while it lives, and after its end.
 
     `settings` are variables: OTEL_EXPORTER_OTLP_*, or those of OTEL_BRIDGE_* without that prefix. The endpoint is that of the
     sink's gRPC, unless a variable gives another. Events without a mapping go on at once, unless a variable lets them wait.
@@ -237,12 +239,19 @@ def running(
     try:
         service.start()
         yield service
-        if process.returncode is None and service.get("/readyz").is_success:
+        if process.returncode is None and service.get("/healthz").is_success:
             service.assert_books_balance()
         service.channel.close()
     finally:
         if process.returncode is None:
             process.stop()
+    assert_books_kept(folder / "data")
+
+
+def assert_books_kept(directory: Path) -> None:
+    """The books in a spool's file balance, however its bridge ended. Without a spool that can be read there are none."""
+    with contextlib.suppress(ConfigError):
+        assert {ledger.destination: ledger.unaccounted for ledger in inspect(directory).ledgers if ledger.unaccounted} == {}
 
 
 def _service_name(attributes: Any) -> str:

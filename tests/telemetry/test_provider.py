@@ -15,6 +15,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
     add_MetricsServiceServicer_to_server,
 )
 from prometheus_client.parser import text_string_to_metric_families
+from support.otlp_answers import Answer
 from support.otlp_sink import OtlpSink
 
 from otel_bridge.telemetry.instruments import INSTRUMENTS, Kind
@@ -154,6 +155,19 @@ def test_both_signals_go_out_over_http_where_asked() -> None:
     assert [span.name for scope in resource.scope_spans for span in scope.spans] == ["a request"]
     told = {each.key: each.value.string_value for each in resource.resource.attributes}
     assert (told["service.name"], told["service.version"]) == ("otel-bridge", "1.2.3")
+
+
+def test_a_stop_waits_for_one_request_that_fails() -> None:
+    """Where own spans are not taken, a stop drops the rest with the first request that fails: each would take its timeout."""
+    with OtlpSink() as sink:
+        sink.answer = Answer(status=400, delay_s=0.5)
+        endpoint = sink.http_endpoint.removesuffix("/v1/traces")
+        provider = Provider(version="1", export=OwnExport(endpoint, over_http=True, metrics=False, traces_ratio=1))
+        for _ in range(2000):  # four requests
+            with provider.traces.request("a request", None, {}):
+                pass
+        provider.shutdown()
+        assert 1 <= len(sink.received) < 4
 
 
 def test_egress_settings_are_not_own_settings(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,15 @@ def test_memory_is_bounded_and_nothing_is_forgotten_silently() -> None:
     assert len(repeats._kinds) == MAX_KINDS
 
 
+def test_arguments_that_do_not_fit_cost_nobody() -> None:
+    """A record that cannot be put into words raises nothing where it is logged, and is counted as any other."""
+    repeats = Repeats(1, 10, clock=Clock())
+    for _ in range(3):
+        list(repeats.sift(record(1, "one", "too many")))
+    (told,) = [each.getMessage() for each in repeats.rest()]
+    assert told.startswith("2 more lines like this within 10 s were left out: at %s")
+
+
 @pytest.mark.parametrize("exception", [ValueError, OSError])
 def test_no_bound(exception: type[Exception]) -> None:
     """With a burst of 0 all is written, tracebacks too."""
