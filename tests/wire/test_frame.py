@@ -18,11 +18,11 @@ from otel_bridge.wire.names import names_of
 from otel_bridge.wire.varints import decode_varints, unzigzag
 
 
-@pytest.fixture(scope="module", autouse=True)
-def any_size() -> Iterator[None]:
-    """Few events go the way of many here, which they otherwise do not."""
+@pytest.fixture(scope="module", autouse=True, params=[0, framing._FEW_BYTES], ids=["as-many", "as-few"])
+def any_size(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Few events go the way of many here, which they otherwise do not, and then their own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(framing, "_FEW_BYTES", 0)
+        patch.setattr(framing, "_FEW_BYTES", request.param)
         yield
 
 
