@@ -4,8 +4,8 @@ Load: so many events, by so many senders at once, and what became of them.
 Invariants
 * Each request is sent until it is accepted; a refusal is waited out as long as the bridge asks for.
 * events = accepted + rejected + unsent, whatever happens.
-* A request waits from the moment at which it was due, else from its first attempt: behind answers that are late, and while it is
-  refused. So a bridge that stalls shows in every request that it held up, not only in those that were under way.
+* A request waits from the moment at which it was due, else from its first attempt: behind answers that are late, and while
+  it is refused. So a bridge that stalls shows in every request that it held up, not only in those that were under way.
 * A run ends early where a retry cannot help, or has not helped for `patience_s`; what ended it stands in `Outcome.fault`.
 """
 
