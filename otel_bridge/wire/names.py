@@ -23,7 +23,10 @@ _KEPT = 1024
 _KEPT_BYTES = 16_384
 """Of one table that is remembered."""
 _ENTRY_BYTES = 200
-"""What Python needs for an entry beside its text, about. So all tables that are kept take some 30 MB at the very most."""
+"""
+What Python needs for an entry beside its text, about. So all tables that are kept take some 25 MB at most, and 60 where names
+have characters of four bytes, for which Python keeps all others of a text as wide.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
