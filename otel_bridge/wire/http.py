@@ -74,9 +74,10 @@ def http_app(
     traces      spans of the bridge's own
     """
 
-    async def read(exchange: Exchange, check_start: Callable[[bytes], None] = lambda _start: None) -> bytes:
+    async def read(exchange: Exchange, check_start: Callable[[bytes], None] = _take_any) -> bytes:
         encoding = exchange.header(b"content-encoding")
-        if not encoding and exchange.length > limits.size_bytes:
+        # Where the start of a body is looked at, it says more of what is wrong than the size.
+        if not encoding and check_start is _take_any and exchange.length > limits.size_bytes:
             raise TooLarge(
                 f"header Content-Length: is {exchange.length}, over {limits.size_bytes} bytes; send less at once, or raise "
                 "server.max_request_bytes"
@@ -120,6 +121,10 @@ def http_app(
     if gate is not None:
         guard_routes(routes, gate, count)
     return Starlette(routes=routes)
+
+
+def _take_any(_start: bytes) -> None:
+    """Nothing is wrong with the first bytes of a body."""
 
 
 def _counts(answer: pb.UploadETDumpResponse) -> dict[str, Any]:
