@@ -17,8 +17,8 @@ from otel_bridge.spans.encode import span_face
 
 _OBJECTS_BYTES = 1200
 """About what the Python objects of a template and its key take beside its text."""
-_KEPT_OF = 8
-"""Of so many new templates for which there is no room one is kept: a new build has nine tenths of its own after 18 passes."""
+_KEPT_OF = 4
+"""Of so many new templates for which there is no room one is kept: a new build has nine tenths of its own after 8 passes."""
 
 
 @dataclass(frozen=True, slots=True)
