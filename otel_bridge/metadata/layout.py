@@ -98,7 +98,7 @@ def _code(kind: str) -> str:
 
 def _column_type(order: str, code: str) -> object:
     """The type of a column as numpy names it."""
-    return ("u1", int(code[:-1])) if code.endswith("s") else order + code
+    return ("u1", (int(code[:-1]),)) if code.endswith("s") else order + code
 
 
 def _type(code: str) -> type[Scalar]:
