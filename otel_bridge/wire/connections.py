@@ -6,6 +6,7 @@ Invariants
 * At no time may a connection keep the bridge waiting without end: for a handshake, for the headers of a request, for the rest
   of a body that nobody reads, or for the next request.
 * Headers are bounded, however slowly they come.
+* The head of an answer goes out with the first of its body: each write is a call of the kernel and a packet of its own.
 """
 
 import asyncio
@@ -14,9 +15,9 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from otel_bridge.wire.exchange import IS_GONE
 from otel_bridge.wire.guard import CLIENT_NAMES
@@ -173,6 +174,8 @@ class Protocol(HttpToolsProtocol):
         self._in_head = False
         self._be_patient(None)
         super().on_headers_complete()
+        if self.cycle is not None and not self.cycle.response_started:  # its answer is begun later, in a task
+            self.cycle.transport = cast("asyncio.Transport", _Joined(self.cycle, self.transport))
 
     def on_message_complete(self) -> None:
         """The body is there."""
@@ -193,3 +196,34 @@ class Protocol(HttpToolsProtocol):
         if self._patience is not None:
             self._patience.cancel()
         self._patience = self.loop.call_later(seconds, self.timeout_keep_alive_handler) if seconds is not None else None
+
+
+class _Joined:
+    """What uvicorn writes an answer to: the head waits for the body that must follow."""
+
+    __slots__ = ("_cycle", "_held", "_transport")
+
+    def __init__(self, cycle: RequestResponseCycle, transport: asyncio.Transport) -> None:
+        self._cycle = cycle
+        self._transport = transport
+        self._held = b""
+
+    def write(self, data: bytes) -> None:
+        """Send, or hold where more of the answer is to be written."""
+        cycle = self._cycle
+        if self._held:
+            data, self._held = self._held + data, b""
+        elif cycle.response_started and cycle.expected_content_length and cycle.scope["method"] != "HEAD":
+            self._held = data
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Send what is held, and close."""
+        if self._held:
+            self._transport.write(self._held)
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Whether the connection is closed, or about to be."""
+        return self._transport.is_closing()
