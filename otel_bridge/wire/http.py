@@ -124,7 +124,7 @@ def http_app(
 
 
 class _App(Starlette):
-    """The routes; endpoints of a fixed path are called without Starlette's middleware and routing, which cost as much as they do."""
+    """The routes. Endpoints of a fixed path are called past Starlette's middleware and routing, which cost as much as they."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         super().__init__(routes=routes)
@@ -136,7 +136,8 @@ class _App(Starlette):
         }
 
     async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-        app = self._direct.get((scope.get("method"), scope["path"]), super().__call__)
+        """Answer a request; the server sends nothing else, neither lifespan nor WebSocket."""
+        app = self._direct.get((scope["method"], scope["path"]), super().__call__)
         await app(scope, receive, send)
 
 

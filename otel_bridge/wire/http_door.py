@@ -41,6 +41,7 @@ class HttpDoor:
     ) -> None:
         config = uvicorn.Config(
             app,
+            ws="none",
             log_config=None,
             access_log=False,
             lifespan="off",

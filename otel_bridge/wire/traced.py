@@ -51,7 +51,9 @@ class GrpcTraces(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
         """The handler of a call, within a span."""
         handler = await continuation(handler_call_details)
         method = str(handler_call_details.method)
-        if handler is None or not method.startswith(_TRACED):
+        if (
+            handler is None or handler.response_streaming or not method.startswith(_TRACED)
+        ):  # streams.py has one for each request
             return handler
         given = (value for key, value in handler_call_details.invocation_metadata or () if key == TRACEPARENT)
         parent = next(given, None)
