@@ -75,9 +75,10 @@ def http_app(
     traces      spans of the bridge's own
     """
 
-    async def read(exchange: Exchange, check_start: Callable[[bytes], None] = lambda _start: None) -> bytes:
+    async def read(exchange: Exchange, check_start: Callable[[bytes], None] = _take_any) -> bytes:
         encoding = exchange.header(b"content-encoding")
-        if not encoding and exchange.length > limits.size_bytes:
+        # Where the start of a body is looked at, it says more of what is wrong than the size.
+        if not encoding and check_start is _take_any and exchange.length > limits.size_bytes:
             raise TooLarge(
                 f"header Content-Length: is {exchange.length}, over {limits.size_bytes} bytes; send less at once, or raise "
                 "server.max_request_bytes"
@@ -139,6 +140,10 @@ class _App(Starlette):
         """Answer a request; the server sends nothing else, neither lifespan nor WebSocket."""
         app = self._direct.get((scope["method"], scope["path"]), super().__call__)
         await app(scope, receive, send)
+
+
+def _take_any(_start: bytes) -> None:
+    """Nothing is wrong with the first bytes of a body."""
 
 
 def _counts(answer: pb.UploadETDumpResponse) -> dict[str, Any]:
