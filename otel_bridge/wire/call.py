@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import grpc
 
 from otel_bridge.errors import BodyStalled, BridgeError, MalformedRequest, Overloaded
+from otel_bridge.v1 import profiling_pb2
 from otel_bridge.wire.exchange import Requests
 from otel_bridge.wire.status import code_of, message_of, status_of
 from otel_bridge.wire.turnstile import Turnstile
@@ -23,6 +24,9 @@ from otel_bridge.wire.turnstile import Turnstile
 _log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
+
+OWN_METHODS = f"/{profiling_pb2.DESCRIPTOR.package}."
+"""How the names of the bridge's own methods begin; health and reflection are others'."""
 
 _END = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
 _LOOK_S = 0.1

@@ -14,11 +14,9 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from otel_bridge.errors import MalformedRequest, Overloaded
-from otel_bridge.wire.call import Arrivals, Context, abort
-from otel_bridge.wire.servicers import MAPPING, PROFILING
+from otel_bridge.wire.call import OWN_METHODS, Arrivals, Context, abort
 
 MAX_OPEN = 256
-_OWN = tuple(f"/{service}/" for service in (PROFILING, MAPPING))
 
 _Handler: TypeAlias = Any
 """A `grpc.RpcMethodHandler`, whose stubs know synchronous functions only."""
@@ -38,7 +36,7 @@ class Lookers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic 
     ) -> _Handler:
         """The handler of a call; one that is not the bridge's own is bounded."""
         handler = await continuation(handler_call_details)
-        if handler is None or str(handler_call_details.method).startswith(_OWN):
+        if handler is None or str(handler_call_details.method).startswith(OWN_METHODS):
             return handler
         return self._bounded(handler)
 

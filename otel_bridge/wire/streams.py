@@ -27,11 +27,14 @@ from otel_bridge.wire.connections import ConnectionLimits
 from otel_bridge.wire.exchange import GIVEN_UP
 from otel_bridge.wire.intake import SENT_KEY, Disconnected, Intake, said_later
 from otel_bridge.wire.sender import renew_sender, sender
+from otel_bridge.wire.status import code_of
+from otel_bridge.wire.traced import note_code
 from otel_bridge.wire.turnstile import RETRY_AFTER_S, Visit
 
 MAX_AT_ONCE = 16
 """Requests of one stream that are in work at a time."""
 
+_LATE = grpc.StatusCode.DEADLINE_EXCEEDED
 _METHOD = "otel_bridge.v1.ProfilingService/StreamEvents"
 _TOLD = {"rpc.system.name": "grpc", "rpc.method": _METHOD}
 
@@ -103,7 +106,7 @@ class _Stream:
         except grpc.aio.AbortError:  # ended while a request was on its way, and counted there
             raise
         except Disconnected:
-            await self._context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "nobody waits any more; the request was not kept")
+            await self._context.abort(_LATE, "nobody waits any more; the request was not kept")
         except Exception as error:  # noqa: BLE001 - each error has its row in the table
             await abort(self._context, error)
         finally:
@@ -173,8 +176,13 @@ class _Stream:
         streams = self._streams
         sent = said_later(self._sent, time.monotonic_ns() - self._opened_ns)
         try:
-            with streams.traces.request(_METHOD, self._parent, _TOLD):
-                answer = await streams.intake.export_events(body, sent, sender().tenant, self._is_given_up)
+            with streams.traces.request(_METHOD, self._parent, _TOLD) as span:
+                try:
+                    answer = await streams.intake.export_events(body, sent, sender().tenant, self._is_given_up)
+                except Exception as error:
+                    note_code(span, _LATE if isinstance(error, Disconnected) else code_of(error).grpc)
+                    raise
+                note_code(span, grpc.StatusCode.OK)
         except (asyncio.CancelledError, Disconnected):
             streams.way_in.count(GIVEN_UP)
             raise
