@@ -123,7 +123,7 @@ def test_it_gets_in_with_a_token(tmp_path: Path, sink: OtlpSink) -> None:
         secured.service = service
         token = secured.known("device", Scope.EVENTS_WRITE)
         access = ["--ca", secured.way_in.ca, "--token-file", token]
-        for server, options in ((service.grpc, []), (service.http, ["--http"])):
+        for server, options in ((service.grpc, []), (service.grpc, ["--stream"]), (service.http, ["--http"])):
             code, told, _ = loadgen(server, "--events", 300, *options, *access)
             assert (code, told["accepted"]) == (0, 512)
             code, told, error = loadgen(server, "--events", 300, "--mapping", TOY, *options, *access)

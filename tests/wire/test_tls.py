@@ -12,8 +12,7 @@ import grpc
 import httpx
 import pytest
 from support.certificates import CLIENT_DNS, CLIENT_URI, Certificates, make_certificates
-from support.requests import a_request
-from support.scenes import delegated
+from support.streams import requests
 from support.tokens import ALL, Issuer, gate_of
 
 from otel_bridge.errors import ConfigError
@@ -251,11 +250,8 @@ def test_a_listed_name_reads_a_stream(files: Files, opened: Any, run: Any) -> No
             await call.done_writing()
             assert await call.code() is grpc.StatusCode.OK
             events = ProfilingServiceStub(channel).StreamEvents()
-            for _ in range(2):
-                await events.write(a_request(delegated("x", 0, 1, 2)))
-                assert (await events.read()).accepted == 1
-            await events.done_writing()
-            assert await events.code() is grpc.StatusCode.OK
+            await events.write(*requests(1))
+            assert (await events.read()).accepted == 1
 
     run(check())
 
