@@ -17,7 +17,7 @@ from otel_bridge.spool.protocol import Spool
 from otel_bridge.telemetry.process import memory_rss_bytes
 from otel_bridge.telemetry.traces import Traces
 from otel_bridge.wire.body import BodyLimits
-from otel_bridge.wire.call import Arrivals
+from otel_bridge.wire.call import Arrivals, WayIn
 from otel_bridge.wire.connections import ConnectionLimits
 from otel_bridge.wire.entrance import Entrance
 from otel_bridge.wire.grpc_door import GrpcDoor, Interceptor
@@ -28,7 +28,8 @@ from otel_bridge.wire.http_door import HttpDoor
 from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.repeats import Repeats
-from otel_bridge.wire.servicers import WayIn, mapping_handler, profiling_handler
+from otel_bridge.wire.servicers import mapping_handler, profiling_handler
+from otel_bridge.wire.streams import Streams
 from otel_bridge.wire.traced import GrpcTraces
 from otel_bridge.wire.turnstile import Limits, Memory, Turnstile
 
@@ -72,7 +73,8 @@ class Doors:
             recorder.request("grpc", outcome)
 
         way_in = WayIn(self.turnstile, Arrivals(given.body_timeout_s, self.turnstile, count_grpc), count_grpc)
-        handlers = (profiling_handler(intake, way_in), mapping_handler(mappings, way_in))
+        self._streams = Streams(intake, way_in, limits, traces)
+        handlers = (profiling_handler(intake, way_in, self._streams), mapping_handler(mappings, way_in))
         guards: list[Interceptor] = [GrpcGuard(entrance.gate, count_grpc)] if entrance.gate is not None else []
         if traces.is_on:
             guards.append(GrpcTraces(traces))
@@ -104,5 +106,6 @@ class Doors:
 
     async def stop(self) -> None:
         """Take nothing more; what is on its way in has `server.drain_s`."""
+        self._streams.end()
         await asyncio.gather(self.grpc.stop(self._config.drain_s), self.http.stop())
         await self._entrance.stop()

@@ -16,6 +16,7 @@ from otel_bridge.export.token import open_token
 from otel_bridge.load.doors import Door, GrpcDoor, HttpDoor
 from otel_bridge.load.events import Program, made_up, patterns, program_of
 from otel_bridge.load.fleet import Fleet
+from otel_bridge.load.stream import EventStream, StreamDoor
 from otel_bridge.load.traffic import PATIENCE_S, Outcome, drive
 
 _DEVICES = 16
@@ -80,6 +81,7 @@ _SHARES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
     help="Give up when one request has been refused for so many seconds.",
 )
 @click.option("--http", is_flag=True, help="Send over HTTP/1.1; --server is then the HTTP address (port 4418).")
+@click.option("--stream", is_flag=True, help="Send over streams, one a connection, that --inflight share.")
 @remote_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def loadgen(
@@ -95,6 +97,7 @@ def loadgen(
     rate: float | None,
     patience_s: float,
     http: bool,
+    stream: bool,
     remote: Remote,
     as_json: bool,
 ) -> None:
@@ -108,7 +111,9 @@ def loadgen(
     """
     if http and connections is not None:
         raise click.UsageError("--connections is for gRPC; with --http each of --inflight has a connection of its own")
-    with _doors(remote, inflight, connections or 1, http=http) as doors:
+    if http and stream:
+        raise click.UsageError("--stream is for gRPC; over HTTP a connection carries one request at a time")
+    with _doors(remote, inflight, connections or 1, http=http, stream=stream) as doors:
         try:
             program = _program(source, identifiers, doors[0])
         except (BridgeRefused, BridgeUnavailable) as error:
@@ -129,7 +134,7 @@ def _program(source: Path | None, identifiers: int | None, door: Door) -> Progra
 
 
 @contextmanager
-def _doors(remote: Remote, inflight: int, connections: int, *, http: bool) -> Generator[list[Door], None, None]:
+def _doors(remote: Remote, inflight: int, connections: int, *, http: bool, stream: bool) -> Generator[list[Door], None, None]:
     """A door for each request that may be under way. Raises `ConfigError`."""
     with ExitStack() as stack:
         doors: list[Door] = []
@@ -139,7 +144,10 @@ def _doors(remote: Remote, inflight: int, connections: int, *, http: bool) -> Ge
             doors += [HttpDoor(remote.server, files, token, plain_token=remote.plain_token) for _ in range(inflight)]
         else:
             opened = [stack.enter_context(open_connection(remote, alone=True)) for _ in range(min(connections, inflight))]
-            doors += [GrpcDoor(opened[number % len(opened)]) for number in range(inflight)]
+            streams = [EventStream(each) for each in opened]
+            for number in range(inflight):
+                place = number % len(opened)
+                doors.append(StreamDoor(opened[place], streams[place]) if stream else GrpcDoor(opened[place]))
         for door in doors:
             stack.callback(door.close)
         yield doors

@@ -35,7 +35,9 @@ class IngressConfig(Section):
         unit="seconds",
         above=0,
     )
-    idle_timeout_s: Number = setting(120.0, "A connection without a request is closed after this.", unit="seconds", least=1)
+    idle_timeout_s: Number = setting(
+        120.0, "A connection without a request is closed after this, and a stream without another.", unit="seconds", least=1
+    )
     connection_age_s: Number = setting(
         3600.0, "A gRPC connection is asked to end after this, so that balancers can move it.", unit="seconds", least=1
     )

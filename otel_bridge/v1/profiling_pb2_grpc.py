@@ -46,6 +46,11 @@ class ProfilingServiceStub(object):
                 request_serializer=otel__bridge_dot_v1_dot_profiling__pb2.ExportEventsRequest.SerializeToString,
                 response_deserializer=otel__bridge_dot_v1_dot_profiling__pb2.ExportEventsResponse.FromString,
                 _registered_method=True)
+        self.StreamEvents = channel.stream_stream(
+                '/otel_bridge.v1.ProfilingService/StreamEvents',
+                request_serializer=otel__bridge_dot_v1_dot_profiling__pb2.ExportEventsRequest.SerializeToString,
+                response_deserializer=otel__bridge_dot_v1_dot_profiling__pb2.ExportEventsResponse.FromString,
+                _registered_method=True)
         self.UploadETDump = channel.unary_unary(
                 '/otel_bridge.v1.ProfilingService/UploadETDump',
                 request_serializer=otel__bridge_dot_v1_dot_profiling__pb2.UploadETDumpRequest.SerializeToString,
@@ -65,6 +70,18 @@ class ProfilingServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StreamEvents(self, request_iterator, context):
+        """The same without the price of a call for each request: for runtimes that send often and little.
+        Each message is a request as ExportEvents takes it. Its answer comes once its events are in the spool; answers come in the
+        order of the requests. The bridge works on up to 16 requests of a stream at a time.
+        The status that ends the stream is that of the first request without an answer, where there is one: a refused request ends
+        the stream. Requests without an answer may have been taken: send them again, the same bytes, in any order or by any call.
+        otel-bridge-sent-unix-ns is the sender's clock at the moment at which it opens the stream.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def UploadETDump(self, request, context):
         """One ETDump as ExecuTorch's ETDumpGen wrote it: needs no code on the device.
         """
@@ -77,6 +94,11 @@ def add_ProfilingServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'ExportEvents': grpc.unary_unary_rpc_method_handler(
                     servicer.ExportEvents,
+                    request_deserializer=otel__bridge_dot_v1_dot_profiling__pb2.ExportEventsRequest.FromString,
+                    response_serializer=otel__bridge_dot_v1_dot_profiling__pb2.ExportEventsResponse.SerializeToString,
+            ),
+            'StreamEvents': grpc.stream_stream_rpc_method_handler(
+                    servicer.StreamEvents,
                     request_deserializer=otel__bridge_dot_v1_dot_profiling__pb2.ExportEventsRequest.FromString,
                     response_serializer=otel__bridge_dot_v1_dot_profiling__pb2.ExportEventsResponse.SerializeToString,
             ),
@@ -112,6 +134,33 @@ class ProfilingService(object):
             request,
             target,
             '/otel_bridge.v1.ProfilingService/ExportEvents',
+            otel__bridge_dot_v1_dot_profiling__pb2.ExportEventsRequest.SerializeToString,
+            otel__bridge_dot_v1_dot_profiling__pb2.ExportEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamEvents(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/otel_bridge.v1.ProfilingService/StreamEvents',
             otel__bridge_dot_v1_dot_profiling__pb2.ExportEventsRequest.SerializeToString,
             otel__bridge_dot_v1_dot_profiling__pb2.ExportEventsResponse.FromString,
             options,

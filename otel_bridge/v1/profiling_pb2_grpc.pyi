@@ -39,6 +39,18 @@ class ProfilingServiceStub:
     ]
     """Events as columns: the cheap way for a runtime that streams."""
 
+    StreamEvents: grpc.StreamStreamMultiCallable[
+        otel_bridge.v1.profiling_pb2.ExportEventsRequest,
+        otel_bridge.v1.profiling_pb2.ExportEventsResponse,
+    ]
+    """The same without the price of a call for each request: for runtimes that send often and little.
+    Each message is a request as ExportEvents takes it. Its answer comes once its events are in the spool; answers come in the
+    order of the requests. The bridge works on up to 16 requests of a stream at a time.
+    The status that ends the stream is that of the first request without an answer, where there is one: a refused request ends
+    the stream. Requests without an answer may have been taken: send them again, the same bytes, in any order or by any call.
+    otel-bridge-sent-unix-ns is the sender's clock at the moment at which it opens the stream.
+    """
+
     UploadETDump: grpc.UnaryUnaryMultiCallable[
         otel_bridge.v1.profiling_pb2.UploadETDumpRequest,
         otel_bridge.v1.profiling_pb2.UploadETDumpResponse,
@@ -55,6 +67,18 @@ class ProfilingServiceAsyncStub:
         otel_bridge.v1.profiling_pb2.ExportEventsResponse,
     ]
     """Events as columns: the cheap way for a runtime that streams."""
+
+    StreamEvents: grpc.aio.StreamStreamMultiCallable[
+        otel_bridge.v1.profiling_pb2.ExportEventsRequest,
+        otel_bridge.v1.profiling_pb2.ExportEventsResponse,
+    ]
+    """The same without the price of a call for each request: for runtimes that send often and little.
+    Each message is a request as ExportEvents takes it. Its answer comes once its events are in the spool; answers come in the
+    order of the requests. The bridge works on up to 16 requests of a stream at a time.
+    The status that ends the stream is that of the first request without an answer, where there is one: a refused request ends
+    the stream. Requests without an answer may have been taken: send them again, the same bytes, in any order or by any call.
+    otel-bridge-sent-unix-ns is the sender's clock at the moment at which it opens the stream.
+    """
 
     UploadETDump: grpc.aio.UnaryUnaryMultiCallable[
         otel_bridge.v1.profiling_pb2.UploadETDumpRequest,
@@ -74,6 +98,20 @@ class ProfilingServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[otel_bridge.v1.profiling_pb2.ExportEventsResponse, collections.abc.Awaitable[otel_bridge.v1.profiling_pb2.ExportEventsResponse]]:
         """Events as columns: the cheap way for a runtime that streams."""
+
+    @abc.abstractmethod
+    def StreamEvents(
+        self,
+        request_iterator: _MaybeAsyncIterator[otel_bridge.v1.profiling_pb2.ExportEventsRequest],
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[otel_bridge.v1.profiling_pb2.ExportEventsResponse], collections.abc.AsyncIterator[otel_bridge.v1.profiling_pb2.ExportEventsResponse]]:
+        """The same without the price of a call for each request: for runtimes that send often and little.
+        Each message is a request as ExportEvents takes it. Its answer comes once its events are in the spool; answers come in the
+        order of the requests. The bridge works on up to 16 requests of a stream at a time.
+        The status that ends the stream is that of the first request without an answer, where there is one: a refused request ends
+        the stream. Requests without an answer may have been taken: send them again, the same bytes, in any order or by any call.
+        otel-bridge-sent-unix-ns is the sender's clock at the moment at which it opens the stream.
+        """
 
     @abc.abstractmethod
     def UploadETDump(

@@ -12,6 +12,7 @@ _HEALTH = "/grpc.health.v1.Health"
 
 ACCESS: dict[str, Scope | None] = {
     f"{_PROFILING}/ExportEvents": Scope.EVENTS_WRITE,
+    f"{_PROFILING}/StreamEvents": Scope.EVENTS_WRITE,
     f"{_PROFILING}/UploadETDump": Scope.EVENTS_WRITE,
     "POST /v1/events": Scope.EVENTS_WRITE,
     "POST /v1/etdump": Scope.EVENTS_WRITE,

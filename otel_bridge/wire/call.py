@@ -9,11 +9,14 @@ there, and what is on its way has a time limit, and ends where memory runs short
 import asyncio
 import contextlib
 import logging
+import math
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import grpc
 
 from otel_bridge.errors import BodyStalled, BridgeError, MalformedRequest, Overloaded
+from otel_bridge.v1 import profiling_pb2
 from otel_bridge.wire.exchange import Requests
 from otel_bridge.wire.status import code_of, message_of, status_of
 from otel_bridge.wire.turnstile import Turnstile
@@ -21,6 +24,9 @@ from otel_bridge.wire.turnstile import Turnstile
 _log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
+
+OWN_METHODS = f"/{profiling_pb2.DESCRIPTOR.package}."
+"""How the names of the bridge's own methods begin; health and reflection are others'."""
 
 _END = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
 _LOOK_S = 0.1
@@ -50,18 +56,29 @@ class Arrivals:
 
         Raises `MalformedRequest` where there is none, and `grpc.aio.AbortError` where the call was ended meanwhile.
         """
-        loop = asyncio.get_running_loop()
-        self._due_s[context] = loop.time() + self._timeout_s
+        message = await self._read(context, asyncio.get_running_loop().time() + self._timeout_s)
+        if message is None:
+            await asyncio.sleep(_LOOK_S)  # of a client that has gone gRPC tells the end first, and cancels this a moment later
+            raise MalformedRequest("the call has no message; send one", reason="undecodable")
+        return message
+
+    async def next(self, context: Context) -> bytes | None:
+        """
+        The next message of a stream, however long that takes; None: there is no other.
+
+        Raises `grpc.aio.AbortError` where the call was ended meanwhile.
+        """
+        return await self._read(context, math.inf)
+
+    async def _read(self, context: Context, due_s: float) -> bytes | None:
+        self._due_s[context] = due_s
         if self._looking is None:
-            self._looking = loop.call_later(_LOOK_S, self._look)
+            self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
         try:
             message = await context.read()
         finally:
             self._due_s.pop(context, None)
-        if message is _END:
-            await asyncio.sleep(_LOOK_S)  # of a client that has gone gRPC tells the end first, and cancels this a moment later
-            raise MalformedRequest("the call has no message; send one", reason="undecodable")
-        return bytes(message)
+        return None if message is _END else bytes(message)
 
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
@@ -84,6 +101,15 @@ class Arrivals:
             ending.add_done_callback(self._ending.discard)
 
 
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """What a request passes before its method, and who is told how it ended."""
+
+    turnstile: Turnstile
+    arrivals: Arrivals
+    count: Requests
+
+
 async def _end(context: Context, error: BridgeError) -> None:
     """End a call whose handler waits for its message, which then raises `grpc.aio.AbortError` there."""
     with contextlib.suppress(grpc.aio.BaseError):  # it has ended now, or had already
@@ -103,3 +129,11 @@ def is_given_up(context: Context) -> bool:
     """Whether nobody waits for the answer any more: the client is gone, or its deadline has passed."""
     remaining_s = context.time_remaining()
     return bool(context.cancelled()) or (remaining_s is not None and remaining_s <= 0)
+
+
+def entry(context: Context, key: str) -> str | None:
+    """The first text of that key beside a call; None: there is none."""
+    for name, value in context.invocation_metadata() or ():
+        if name == key:
+            return value if isinstance(value, str) else None
+    return None

@@ -6,7 +6,9 @@ Invariants
 * A refused RPC is answered without waiting for its message, which may have 64 MiB.
 """
 
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import grpc
@@ -47,15 +49,24 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
         scope = needed(what)
         if handler is None or scope is None:
             return handler
-        shown = [str(value) for key, value in handler_call_details.invocation_metadata or () if key == AUTHORIZATION]
-        if not shown and self._gate.takes_certificates:
+        given = [str(value) for key, value in handler_call_details.invocation_metadata or () if key == AUTHORIZATION]
+        if not given and self._gate.takes_certificates:
             return self._checked_inside(handler, what, scope)
         # TLS itself demands a certificate at this door, where one is needed: whoever comes so far has one.
-        decision = self._gate.decide(Shown(shown, ()), scope)
+        shown = Shown(given, ())
+        decision = self._gate.decide(shown, scope)
         if isinstance(decision, Refusal):
             return self._refusing(decision, what)
-        note_sender(decision)
+        note_sender(decision, partial(self._renew, shown, what, scope))
         return handler
+
+    def _renew(self, shown: Shown, what: str, scope: Scope, peer: str) -> None:
+        """A call goes on with another request: what it has shown counts as it does now."""
+        decision = self._gate.decide(shown, scope)
+        if isinstance(decision, Refusal):
+            self._gate.turn_away(decision, "grpc", what, peer)
+            raise decision.error
+        note_sender(decision)
 
     def _refusing(self, refusal: Refusal, what: str) -> _Handler:
         async def refuse(_messages: AsyncIterator[bytes], context: Context) -> None:
@@ -68,11 +79,12 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
         """The same handler, but that it looks at the certificate first, which is known only inside a call."""
 
         async def check(context: Context) -> None:
-            decision = self._gate.decide(Shown((), _names_in(context)), scope)
+            shown = Shown((), _names_in(context))
+            decision = self._gate.decide(shown, scope)
             if isinstance(decision, Refusal):
                 await self._turn_away(decision, what, context)
             else:
-                note_sender(decision)
+                note_sender(decision, partial(self._renew, shown, what, scope))
 
         async def answer_one(messages: AsyncIterator[Any], context: Context) -> Any:
             await check(context)
@@ -83,9 +95,14 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
             async for answer in handler.stream_stream(messages, context):
                 yield answer
 
+        async def answer_all(messages: AsyncIterator[Any], context: Context) -> None:
+            await check(context)
+            await handler.stream_stream(messages, context)
+
         codecs = (handler.request_deserializer, handler.response_serializer)
         if handler.response_streaming:
-            return grpc.stream_stream_rpc_method_handler(answer_stream, *codecs)
+            yields = inspect.isasyncgenfunction(handler.stream_stream)  # grpc.aio has two kinds of them
+            return grpc.stream_stream_rpc_method_handler(answer_stream if yields else answer_all, *codecs)
         return grpc.stream_unary_rpc_method_handler(answer_one, *codecs)
 
     async def _turn_away(self, refusal: Refusal, what: str, context: Context) -> None:

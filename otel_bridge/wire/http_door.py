@@ -41,11 +41,11 @@ class HttpDoor:
     ) -> None:
         config = uvicorn.Config(
             app,
+            ws="none",
             log_config=None,
             access_log=False,
             lifespan="off",
             server_header=False,
-            ws="none",
             proxy_headers=False,  # nothing here asks who is behind a proxy, and whoever is there could say anything
             timeout_graceful_shutdown=math.ceil(grace_s),
         )

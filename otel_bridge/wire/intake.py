@@ -230,6 +230,12 @@ def _rejections(rejected: Mapping[str, int]) -> list[pb.Rejection]:
     return [pb.Rejection(reason=reason, events=events) for reason, events in sorted(rejected.items())]
 
 
+def said_later(sent: str | None, passed_ns: int) -> str | None:
+    """What a sender that said so would say after so many nanoseconds: its clock is as far from ours as it was."""
+    said_ns = _sent_ns(sent)
+    return None if said_ns is None else str(said_ns + passed_ns)
+
+
 def _sent_ns(sent: str | None) -> int | None:
     """The sender's word for when it sent; None where it says nothing that could be a time."""
     if sent is None or not sent.isascii() or not sent.isdecimal() or len(sent) > len(str(_MAX_SENT_NS)):

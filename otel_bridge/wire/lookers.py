@@ -15,7 +15,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from otel_bridge.errors import MalformedRequest, Overloaded
-from otel_bridge.wire.call import Arrivals, Context, abort
+from otel_bridge.wire.call import OWN_METHODS, Arrivals, Context, abort
 
 MAX_OPEN = 256
 
@@ -37,7 +37,7 @@ class Lookers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic 
     ) -> _Handler:
         """The handler of a call; one that is not the bridge's own is bounded."""
         handler = await continuation(handler_call_details)
-        if handler is None or handler.stream_unary is not None:  # such are the bridge's own (servicers.py)
+        if handler is None or str(handler_call_details.method).startswith(OWN_METHODS):
             return handler
         return self._bounded(handler, str(handler_call_details.method))
 

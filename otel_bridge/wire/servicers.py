@@ -7,7 +7,6 @@ learn that the fault is its own. Each method is an envelope: let in, read, parse
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -16,14 +15,15 @@ from google.protobuf.message import Message
 
 from otel_bridge.errors import BridgeError
 from otel_bridge.v1 import mapping_pb2, profiling_pb2
-from otel_bridge.wire.call import Arrivals, Context, abort, is_given_up
-from otel_bridge.wire.exchange import GIVEN_UP, Requests
+from otel_bridge.wire.call import Context, WayIn, abort, entry, is_given_up
+from otel_bridge.wire.exchange import GIVEN_UP
 from otel_bridge.wire.intake import SENT_KEY, Disconnected, Intake, off_loop, parse
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.sender import sender
-from otel_bridge.wire.turnstile import Turnstile
+from otel_bridge.wire.streams import Streams
 
 Handler: TypeAlias = "grpc.GenericRpcHandler[bytes, bytes]"  # generic for type checkers only
+_Rpc: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 Method = Callable[[bytes, Context], Awaitable[Message]]
 
 PROFILING = profiling_pb2.DESCRIPTOR.services_by_name["ProfilingService"].full_name
@@ -32,25 +32,17 @@ MAPPING = mapping_pb2.DESCRIPTOR.services_by_name["MappingService"].full_name
 M = TypeVar("M", bound=Message)
 
 
-@dataclass(frozen=True, slots=True)
-class WayIn:
-    """What a request passes before its method, and who is told how it ended."""
-
-    turnstile: Turnstile
-    arrivals: Arrivals
-    count: Requests
-
-
-def profiling_handler(intake: Intake, way_in: WayIn) -> Handler:
+def profiling_handler(intake: Intake, way_in: WayIn, streams: Streams) -> Handler:
     """`otel_bridge.v1.ProfilingService`."""
 
     async def export_events(body: bytes, context: Context) -> Message:
-        return await intake.export_events(body, _sent(context), sender().tenant, partial(is_given_up, context))
+        return await intake.export_events(body, entry(context, SENT_KEY), sender().tenant, partial(is_given_up, context))
 
     async def upload_etdump(body: bytes, context: Context) -> Message:
-        return await intake.upload_etdump(body, _sent(context), sender().tenant, partial(is_given_up, context))
+        return await intake.upload_etdump(body, entry(context, SENT_KEY), sender().tenant, partial(is_given_up, context))
 
-    return _handler(PROFILING, {"ExportEvents": export_events, "UploadETDump": upload_etdump}, way_in)
+    methods = {"ExportEvents": export_events, "UploadETDump": upload_etdump}
+    return _handler(PROFILING, methods, way_in, {"StreamEvents": grpc.stream_stream_rpc_method_handler(streams.answer)})
 
 
 def mapping_handler(mappings: Mappings, way_in: WayIn) -> Handler:
@@ -74,7 +66,7 @@ def _parsed(kind: type[M], method: Callable[[str, M], Awaitable[Message]]) -> Me
     return call
 
 
-def _handler(service: str, methods: Mapping[str, Method], way_in: WayIn) -> Handler:
+def _handler(service: str, methods: Mapping[str, Method], way_in: WayIn, streams: Mapping[str, _Rpc] | None = None) -> Handler:
     def enveloped(method: Method) -> Callable[[object, Context], Awaitable[bytes]]:
         async def call(_messages: object, context: Context) -> bytes:
             try:
@@ -99,11 +91,4 @@ def _handler(service: str, methods: Mapping[str, Method], way_in: WayIn) -> Hand
         return call
 
     rpcs = {name: grpc.stream_unary_rpc_method_handler(enveloped(method)) for name, method in methods.items()}
-    return grpc.method_handlers_generic_handler(service, rpcs)
-
-
-def _sent(context: Context) -> str | None:
-    for key, value in context.invocation_metadata() or ():
-        if key == SENT_KEY:
-            return value if isinstance(value, str) else None
-    return None
+    return grpc.method_handlers_generic_handler(service, {**rpcs, **(streams or {})})

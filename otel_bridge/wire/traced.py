@@ -18,11 +18,9 @@ from starlette import types as asgi
 from starlette.routing import Route
 
 from otel_bridge.telemetry.traces import TRACEPARENT, Traces
-from otel_bridge.wire.call import Context
+from otel_bridge.wire.call import OWN_METHODS, Context
 from otel_bridge.wire.exchange import Exchange
-from otel_bridge.wire.servicers import MAPPING, PROFILING
 
-_TRACED = tuple(f"/{service}/" for service in (PROFILING, MAPPING))
 _SERVER_FAULTS = {
     grpc.StatusCode.UNKNOWN,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -52,7 +50,9 @@ class GrpcTraces(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
         """The handler of a call, within a span."""
         handler = await continuation(handler_call_details)
         method = str(handler_call_details.method)
-        if handler is None or not method.startswith(_TRACED):
+        if (
+            handler is None or handler.response_streaming or not method.startswith(OWN_METHODS)
+        ):  # streams.py has one for each request
             return handler
         given = (value for key, value in handler_call_details.invocation_metadata or () if key == TRACEPARENT)
         parent = next(given, None)
@@ -64,10 +64,10 @@ class GrpcTraces(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
                 try:
                     answered: bytes = await handler.stream_unary(messages, context)
                 except asyncio.CancelledError:
-                    _note_grpc(span, grpc.StatusCode.CANCELLED)
+                    note_code(span, grpc.StatusCode.CANCELLED)
                     raise
                 except BaseException:
-                    _note_grpc(span, context.code())
+                    note_code(span, context.code())
                     raise
                 span.set_attribute("rpc.response.status_code", grpc.StatusCode.OK.name)
                 return answered
@@ -75,7 +75,8 @@ class GrpcTraces(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
         return grpc.stream_unary_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
 
 
-def _note_grpc(span: Span, found: object) -> None:
+def note_code(span: Span, found: object) -> None:
+    """How a request over gRPC ended; anything but a code is UNKNOWN."""
     code = found if isinstance(found, grpc.StatusCode) else grpc.StatusCode.UNKNOWN
     span.set_attribute("rpc.response.status_code", code.name)
     if code in _SERVER_FAULTS:

@@ -175,7 +175,7 @@ class Turnstile:
 
 
 class Visit:
-    """A request inside the turnstile; it leaves at the end of the `with` block."""
+    """A request inside the turnstile; it leaves at the end of the `with` block, or by `leave`."""
 
     __slots__ = ("_size", "_turnstile")
 
@@ -187,6 +187,10 @@ class Visit:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """It is gone. Not to be called twice."""
         self._turnstile.leave(self._size)
 
     def resize(self, size: int) -> None:

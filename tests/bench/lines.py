@@ -79,10 +79,10 @@ class Line:
         return self.usual[:1] if effort.tiny else self.full if effort.full else self.usual
 
 
-def _ours(name: str, *, over_http: bool = False, **settings: str) -> Callable[[Room], Subject]:
+def _ours(name: str, *, over_http: bool = False, streams: bool = False, **settings: str) -> Callable[[Room], Subject]:
     def make(room: Room) -> Subject:
         program, http = room.bridge(name, **settings)
-        return Bridge(f"bridge, {name}", program, http if over_http else None)
+        return Bridge(f"bridge, {name}", program, http if over_http else None, streams=streams)
 
     return make
 
@@ -118,6 +118,7 @@ def _floor(room: Room) -> Subject:
 
 
 MEMORY, MEMORY_HTTP = "bridge, memory, gRPC", "bridge, memory, HTTP/1.1"
+MEMORY_STREAM = "bridge, memory, gRPC streams"
 DISK, DISK_HTTP = "bridge, disk and fsync, gRPC", "bridge, disk and fsync, HTTP/1.1"
 GZIP, METADATA = "bridge, memory, gRPC, gzip out", "bridge, memory, gRPC, metadata"
 DIRECT, QUEUED = "Collector, no queue", "Collector, queue on disk, fsync"
@@ -130,6 +131,7 @@ LINES = (
     Line(FLOOR, _floor),
     Line(DIRECT, _direct, needs=peers.collector_program),
     Line(MEMORY_HTTP, _ours("memory", SPOOL__DURABILITY="memory", over_http=True)),
+    Line(MEMORY_STREAM, _ours("memory", SPOOL__DURABILITY="memory", streams=True), (16, 64, 256)),
     Line(DISK, _ours("disk", SPOOL__DURABILITY="full")),
     Line(QUEUED, _on_disk, (64, 256, 1024), needs=peers.collector_program),
     Line(DISK_HTTP, _ours("disk", SPOOL__DURABILITY="full", over_http=True), (16, 64, 256)),

@@ -28,6 +28,7 @@ from otel_bridge.load.doors import Door, GrpcDoor, HttpDoor
 from otel_bridge.load.events import Program as Model
 from otel_bridge.load.events import patterns, program_of
 from otel_bridge.load.fleet import DEVICE, Body, Fleet
+from otel_bridge.load.stream import EventStream, StreamDoor
 from otel_bridge.load.traffic import Outcome, drive
 from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.memory import MemoryRegistry
@@ -66,6 +67,7 @@ class Bridge(Subject):
 
     files           mappings that are uploaded; devices run their models in turn, or only the first `running` of them
     metadata_bytes  of every delegate event
+    streams         requests of a connection share a stream
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Bridge(Subject):
         running: int | None = None,
         devices: int = DEVICES,
         metadata_bytes: int = 0,
+        streams: bool = False,
     ) -> None:
         super().__init__(name, program)
         self._connections = [Connection(program.address, alone=True) for _ in range(CONNECTIONS)]
@@ -86,6 +89,10 @@ class Bridge(Subject):
         builds = [self._doors[0].put_mapping(file) for file in files]
         used = list(zip(files, builds, strict=True))[:running]
         self._models = [program_of(file.mapping, build, None) for file, build in used]
+        if streams:
+            shared = [EventStream(each) for each in self._connections]
+            pairs = itertools.islice(itertools.cycle(zip(self._connections, shared, strict=True)), IN_FLIGHT)
+            self._doors = [StreamDoor(connection, stream) for connection, stream in pairs]
         if http is not None:
             self._doors = [HttpDoor(http, TlsFiles(), None) for _ in range(IN_FLIGHT)]
         self._devices, self._metadata_bytes = devices, metadata_bytes

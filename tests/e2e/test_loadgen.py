@@ -42,11 +42,12 @@ def statuses(spans: list[Span]) -> set[str]:
     return {each.value.string_value for span in spans for each in span.attributes if each.key == "executorch.resolution.status"}
 
 
-@pytest.mark.parametrize("door", ["grpc", "http"])
+@pytest.mark.parametrize("door", ["grpc", "stream", "http"])
 def test_every_event_that_it_counts_is_a_span(tmp_path: Path, sink: OtlpSink, door: str) -> None:
     """Accepted events of each door are spans at the back end, each once, resolved where a mapping is given."""
     with running(tmp_path, sink) as service:
         server, options = (service.http, ["--http"]) if door == "http" else (service.grpc, ["--connections", 2])
+        options += ["--stream"] if door == "stream" else []
         code, told, _ = loadgen(server, "--events", 1000, "--batch", 64, "--mapping", TOY, "--devices", 3, *options)
         service.settle()
         spans = service.spans(SERVICE)
@@ -71,19 +72,23 @@ def test_events_of_no_model_go_on_at_once(tmp_path: Path, sink: OtlpSink) -> Non
     assert len(raw) == len(set(raw)) == 100 - 2 * told["requests"]
 
 
-@pytest.mark.parametrize("door", ["grpc", "http"])
+@pytest.mark.parametrize("door", ["grpc", "stream", "http"])
 def test_a_full_spool_is_waited_for_and_then_given_up(tmp_path: Path, sink: OtlpSink, door: str) -> None:
     """While the back end is away refusals are counted by reason; what was accepted and what was not sent is all there is."""
     sink.go_away()
     with running(tmp_path, sink, **SMALL) as service:
-        server, options = (service.http, ["--http"]) if door == "http" else (service.grpc, [])
+        server, options = {
+            "grpc": (service.grpc, []),
+            "stream": (service.grpc, ["--stream"]),
+            "http": (service.http, ["--http"]),
+        }[door]
         code, told, error = loadgen(server, "--events", 500_000, "--batch", 1000, "--patience", 0, *options)
         waiting = service.ledger().waiting
         sink.come_back()
         service.settle()
     assert code == 1
     assert error.startswith("Error: ")
-    assert told["refusals"].keys() == {"spool_full"}
+    assert told["refusals"].keys() - {"stream_ended"} == {"spool_full"}
     assert 0 < told["accepted"] == waiting < told["events"] == told["accepted"] + told["unsent"]
 
 
@@ -118,7 +123,7 @@ def test_it_gets_in_with_a_token(tmp_path: Path, sink: OtlpSink) -> None:
         secured.service = service
         token = secured.known("device", Scope.EVENTS_WRITE)
         access = ["--ca", secured.way_in.ca, "--token-file", token]
-        for server, options in ((service.grpc, []), (service.http, ["--http"])):
+        for server, options in ((service.grpc, []), (service.grpc, ["--stream"]), (service.http, ["--http"])):
             code, told, _ = loadgen(server, "--events", 300, *options, *access)
             assert (code, told["accepted"]) == (0, 512)
             code, told, error = loadgen(server, "--events", 300, "--mapping", TOY, *options, *access)
@@ -135,6 +140,8 @@ def test_it_gets_in_with_a_token(tmp_path: Path, sink: OtlpSink) -> None:
     [
         (["--events", "0"], "Invalid value for '--events'"),
         (["--events", "9", "--http", "--connections", "2"], "--connections is for gRPC"),
+        (["--events", "9", "--http", "--stream"], "--stream is for gRPC"),
+        (["--events", "9", "--server", "127.0.0.1:1", "--stream"], "no bridge answers at 127.0.0.1:1"),
         (["--events", "9", "--batch", "2"], "--batch: is 2"),
         (["--events", "9", "--mapping", "no/such/file"], "no/such/file: cannot be read"),
         (["--events", "9", "--server", "nowhere"], "server: 'nowhere' must be HOST:PORT"),

@@ -20,6 +20,7 @@ from otel_bridge.wire.codec import request_of
 OWN = "otel-bridge"
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 EXPORT_EVENTS = "otel_bridge.v1.ProfilingService/ExportEvents"
+STREAM_EVENTS = "otel_bridge.v1.ProfilingService/StreamEvents"
 WAY = [EXPORT_EVENTS, "spool.append", "haul", "resolve", "export"]
 
 
@@ -141,3 +142,17 @@ def test_a_sender_that_goes_is_no_fault(sink: OtlpSink, tmp_path: Path) -> None:
     codes = [each.value.string_value for span in spans for each in span.attributes if each.key == "rpc.response.status_code"]
     assert codes == ["CANCELLED"] * 2
     assert {span.status.code for span in spans} == {Status.STATUS_CODE_UNSET}
+
+
+def test_each_request_of_a_stream_is_a_span(sink: OtlpSink, tmp_path: Path) -> None:
+    """A stream has a span for each request, under its sender's, which says how that was answered; and none for itself."""
+    with running(tmp_path, sink, **own_settings(sink)) as service:
+        method = service.channel.stream_stream(f"/{STREAM_EVENTS}")
+        bodies = iter([an_inference(0).SerializeToString(), b"\xff"])
+        with pytest.raises(grpc.RpcError):
+            list(method(bodies, metadata=[("traceparent", f"00-{TRACE}-{SPAN}-01")]))
+        assert service.stop() == 0
+        spans = own_spans(service)[STREAM_EVENTS]
+    assert {(span.trace_id.hex(), span.parent_span_id.hex()) for span in spans} == {(TRACE, SPAN)}
+    codes = [each.value.string_value for span in spans for each in span.attributes if each.key == "rpc.response.status_code"]
+    assert sorted(codes) == ["INVALID_ARGUMENT", "OK"]

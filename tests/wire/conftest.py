@@ -21,7 +21,7 @@ from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.spool.protocol import Outlet
 from otel_bridge.v1.mapping_pb2 import MissingMapping
 from otel_bridge.wire.body import BodyLimits
-from otel_bridge.wire.call import Arrivals
+from otel_bridge.wire.call import Arrivals, WayIn
 from otel_bridge.wire.connections import ConnectionLimits
 from otel_bridge.wire.grpc_door import GrpcDoor
 from otel_bridge.wire.guard import GrpcGuard
@@ -31,7 +31,8 @@ from otel_bridge.wire.http_door import HttpDoor
 from otel_bridge.wire.intake import Intake, Spend, TenantsBuildOf, for_nothing
 from otel_bridge.wire.mappings import Mappings
 from otel_bridge.wire.repeats import Repeats
-from otel_bridge.wire.servicers import WayIn, mapping_handler, profiling_handler
+from otel_bridge.wire.servicers import mapping_handler, profiling_handler
+from otel_bridge.wire.streams import Streams
 from otel_bridge.wire.tls import DoorTls
 from otel_bridge.wire.turnstile import Limits, Memory, Turnstile
 
@@ -99,6 +100,7 @@ class Doors:
     client: httpx.AsyncClient
     app: Starlette
     turnstile: Turnstile
+    streams: Streams
     ready: bool = True
 
     @property
@@ -156,7 +158,8 @@ async def _opened(
         gate=gate,
     )
     guards = [GrpcGuard(gate, tally.request)] if gate is not None else []
-    handlers = (profiling_handler(intake, way_in), mapping_handler(mappings, way_in))
+    streams = Streams(intake, way_in, connections)
+    handlers = (profiling_handler(intake, way_in, streams), mapping_handler(mappings, way_in))
     doors_grpc = GrpcDoor(handlers, limit_bytes, connections, way_in.arrivals, tls=tls, guards=guards)
     doors_http = HttpDoor(app, 5, connections, tally.turned_away, tls=tls)
     for door in (doors_grpc, doors_http):
@@ -167,7 +170,7 @@ async def _opened(
             grpc.aio.insecure_channel(doors_grpc.address) as channel,
             httpx.AsyncClient(base_url=f"http://{doors_http.address}") as client,
         ):
-            doors = Doors(spool, tally, registry, doors_grpc, doors_http, channel, client, app, turnstile)
+            doors = Doors(spool, tally, registry, doors_grpc, doors_http, channel, client, app, turnstile, streams)
             yield doors
     finally:
         await doors_http.stop()

@@ -20,6 +20,7 @@ from otel_bridge.wire.access import ACCESS, needed
 
 DEVICE = {
     "/otel_bridge.v1.ProfilingService/ExportEvents",
+    "/otel_bridge.v1.ProfilingService/StreamEvents",
     "/otel_bridge.v1.ProfilingService/UploadETDump",
     "POST /v1/events",
     "POST /v1/etdump",

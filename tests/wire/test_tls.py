@@ -12,10 +12,12 @@ import grpc
 import httpx
 import pytest
 from support.certificates import CLIENT_DNS, CLIENT_URI, Certificates, make_certificates
+from support.streams import requests
 from support.tokens import ALL, Issuer, gate_of
 
 from otel_bridge.errors import ConfigError
 from otel_bridge.model.identity import Identity, Scope
+from otel_bridge.v1.profiling_pb2_grpc import ProfilingServiceStub
 from otel_bridge.wire.tls import DoorTls, TlsFiles
 
 HEALTH = "/grpc.health.v1.Health/Check"
@@ -247,6 +249,9 @@ def test_a_listed_name_reads_a_stream(files: Files, opened: Any, run: Any) -> No
                 assert b"otel_bridge.v1.MappingService" in await call.read()
             await call.done_writing()
             assert await call.code() is grpc.StatusCode.OK
+            events = ProfilingServiceStub(channel).StreamEvents()
+            await events.write(*requests(1))
+            assert (await events.read()).accepted == 1
 
     run(check())
 
