@@ -25,7 +25,7 @@ class Claim:
     def __init__(self, directory: Path) -> None:
         path = directory / FILE_NAME
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # what devices said, in files that others could read
             self._file: IO[bytes] = path.open("a+b", buffering=0)
         except OSError as error:
             raise ConfigError(

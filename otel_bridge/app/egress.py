@@ -105,7 +105,7 @@ class Egress:
                 own = exporter if name == DEFAULT else None
                 self._ways[name] = _Way(config, name, recorder.to(name), own, keeps_letters=keeps_letters)
         self.broken = asyncio.Event()
-        self._pipelines: list[Pipeline] = []
+        self._pipelines: dict[str, Pipeline] = {}
         self._running: list[asyncio.Task[None]] = []
         self._reviewing: asyncio.Task[None] | None = None
         self._stopping = False
@@ -117,9 +117,9 @@ class Egress:
             mappings, self._decoders, self._config.mapping.template_cache_bytes, self._converters, withheld_by(self._config)
         )
         self.parking = Parking(spool, registry, mappings, self._recorder, policy=self._config.parking.policy)
-        self._pipelines = [
-            way.pipeline(spool.outlets[name], stages, self.parking, self._traces) for name, way in self._ways.items()
-        ]
+        self._pipelines = {
+            name: way.pipeline(spool.outlets[name], stages, self.parking, self._traces) for name, way in self._ways.items()
+        }
 
     @property
     def is_running(self) -> bool:
@@ -133,7 +133,7 @@ class Egress:
 
     def start(self) -> None:
         """Begin to send."""
-        self._running = [asyncio.create_task(pipeline.run()) for pipeline in self._pipelines]
+        self._running = [asyncio.create_task(pipeline.run(), name=name) for name, pipeline in self._pipelines.items()]
         for task in self._running:
             task.add_done_callback(self._note_end)
         self._reviewing = asyncio.create_task(self.parking.run())
@@ -160,5 +160,7 @@ class Egress:
     def _note_end(self, running: asyncio.Task[None]) -> None:
         if running.cancelled() or (self._stopping and running.exception() is None):
             return
-        _log.critical("the pipeline has ended, nothing leaves any more", exc_info=running.exception())
+        _log.critical(
+            "the pipeline has ended, nothing leaves for %s any more", running.get_name(), exc_info=running.exception()
+        )
         self.broken.set()

@@ -6,7 +6,6 @@ Invariant: a salt is made once and never replaced: with another one all hashes w
 
 import os
 import secrets
-import tempfile
 from pathlib import Path
 
 from otel_bridge.config.bridge import BridgeConfig
@@ -47,7 +46,8 @@ def _salt_of(config: BridgeConfig) -> bytes:
     if directory is None:
         return secrets.token_bytes(LEAST_SALT_BYTES)
     path = directory / SALT
-    return _read(path, "the salt of privacy.hash_keys") if path.exists() else _made(path)
+    # Also a link to what is not there now: on a disk that comes later there may be a salt.
+    return _read(path, "the salt of privacy.hash_keys") if os.path.lexists(path) else _made(path)
 
 
 def _read(path: Path, what: str) -> bytes:
@@ -67,12 +67,13 @@ def _made(path: Path) -> bytes:
     """A new salt, on disk before it is used."""
     salt = secrets.token_hex(LEAST_SALT_BYTES)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # readable by its owner alone
+        part = path.with_name(f"{path.name}.part")
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(f"{salt}\n")
             file.flush()
             os.fsync(handle)
-        Path(name).replace(path)
+        part.replace(path)
         _sync(path.parent)
     except OSError as error:
         raise ConfigError(f"the salt of privacy.hash_keys cannot be kept in {path}: {error.strerror}") from error

@@ -1,18 +1,28 @@
 """
 What the bridge keeps, as the settings describe it: the spool, and the dead letters.
 
-Invariant: without a data directory nothing is kept but in memory.
+Invariants
+* Without a data directory nothing is kept but in memory.
+* Whoever turns to a spool in memory is told what is left in the file.
 """
+
+import logging
+from pathlib import Path
 
 from otel_bridge.app.watch import Recorder
 from otel_bridge.config.bridge import BridgeConfig
+from otel_bridge.errors import ConfigError
 from otel_bridge.export.dead_letters import DeadLetters, Watch, directory_of
+from otel_bridge.spool.inspection import inspect
 from otel_bridge.spool.lot import LotLimits
 from otel_bridge.spool.memory import MemorySpool
+from otel_bridge.spool.opening import FILE_NAME
 from otel_bridge.spool.protocol import Spool
 from otel_bridge.spool.room import Bounds
 from otel_bridge.spool.sqlite import SqliteSpool
 from otel_bridge.spool.writer import RESERVE_BYTES
+
+_log = logging.getLogger(__name__)
 
 
 def open_spool(config: BridgeConfig, recorder: Recorder) -> Spool:
@@ -20,6 +30,8 @@ def open_spool(config: BridgeConfig, recorder: Recorder) -> Spool:
     given, directory = config.spool, config.server.data_dir
     lot, destinations = _lot_limits(config), list(config.exports)
     if directory is None or given.durability == "memory":
+        if directory is not None and (directory / FILE_NAME).exists():
+            _tell_left(directory)
         return MemorySpool(given.max_bytes, lot, destinations=destinations)
     bounds = Bounds(given.max_bytes, given.memory_bytes, given.max_age_s)
     return SqliteSpool(
@@ -38,6 +50,22 @@ def open_dead_letters(config: BridgeConfig, destination: str, watch: Watch) -> D
     if data_dir is None or not max_bytes:
         return None
     return DeadLetters(directory_of(data_dir, destination), max_bytes, watch, reserve_bytes=RESERVE_BYTES)
+
+
+def _tell_left(directory: Path) -> None:
+    try:
+        left = {each.destination: each.waiting + each.parked for each in inspect(directory).ledgers}
+    except ConfigError as error:
+        _log.warning("spool.durability is memory, and what an earlier bridge has left is not sent: %s", error)
+        return
+    for destination, events in left.items():
+        if events:
+            _log.warning(
+                "%d events for %s stay in %s: spool.durability is memory; a start with full or normal sends them",
+                events,
+                destination,
+                directory / FILE_NAME,
+            )
 
 
 def _lot_limits(config: BridgeConfig) -> LotLimits:

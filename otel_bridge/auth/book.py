@@ -3,6 +3,7 @@ A file of tokens: JSON with their hashes, in the data directory or wherever a de
 
 Invariants
 * The file is replaced as a whole, so a reader sees the old or the new one; writers take turns.
+* A change is on disk before it is told: what was said to be revoked does not come back with the power.
 * It belongs to its owner alone. Where root writes it, the owner is that of the folder: the bridge runs as somebody else.
 * What was revoked stays for a while, so that a log can say that a revoked token is still in use.
 """
@@ -62,10 +63,11 @@ def change_tokens(path: Path, change: Callable[[Tokens], Sequence[Token]], now: 
     Raises `ConfigError` where the file cannot be read or written, and what `change` raises; then nothing is changed.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _turn(path):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _turn(path) as folder:
             kept = [each for each in change(read_tokens(path)) if not _is_forgotten(each, now)]
             _replace(path, _Document(tokens=tuple(kept)).model_dump_json(indent=2) + "\n")
+            os.fsync(folder)
     except OSError as error:
         raise ConfigError(f"the tokens in {path} cannot be written: {error.strerror}") from error
 
@@ -75,14 +77,14 @@ def _is_forgotten(token: Token, now: datetime) -> bool:
 
 
 @contextmanager
-def _turn(path: Path) -> Iterator[None]:
-    # On the folder: the file is another one after each change.
-    lock = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _turn(path: Path) -> Iterator[int]:
+    """The folder, open, which is locked, since the file is another one after each change."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield folder
     finally:
-        os.close(lock)
+        os.close(folder)
 
 
 def _replace(path: Path, text: str) -> None:
@@ -91,10 +93,10 @@ def _replace(path: Path, text: str) -> None:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
+            if os.geteuid() == 0:
+                folder = path.parent.stat()
+                os.fchown(handle, folder.st_uid, folder.st_gid)  # not by its name, which the folder's owner may give to another
             os.fsync(handle)
-        if os.geteuid() == 0:
-            folder = path.parent.stat()
-            os.chown(name, folder.st_uid, folder.st_gid)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

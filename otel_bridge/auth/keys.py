@@ -5,7 +5,7 @@ Invariants
 * `keys` and `miss` are answered from memory and never wait; `refresh` reads and fetches, off the event loop.
 * What cannot be fetched or understood changes nothing: the keys that were there go on, which is logged once.
 * Nobody who shows a token can make the bridge fetch more often than once in `unknown_key_wait_s`.
-* Public keys for signatures only: what else a set holds is passed over.
+* Public keys for signatures only: what else a set holds is passed over, and costs the others nothing.
 """
 
 import json
@@ -44,8 +44,8 @@ class Key:
     algorithms: frozenset[str]
 
 
-Keys = Mapping[str, Key]
-"""Key id ("": it has none) -> key."""
+Keys = Mapping[str, tuple[Key, ...]]
+"""Key id ("": it has none) -> its keys, at least one: those of several types may share it (RFC 7517, section 4.5)."""
 
 
 class KeySource(Protocol):
@@ -68,25 +68,32 @@ def read_keys(text: bytes, where: str) -> Keys:
         listed = [each for each in json.loads(text)["keys"] if isinstance(each, dict)]
     except (ValueError, TypeError, KeyError, RecursionError):
         listed = []
-    keys: dict[str, Key] = {}
+    keys: dict[str, tuple[Key, ...]] = {}
     for each in listed:
         if (key := _key(each)) is not None:
-            keys.setdefault(str(each.get("kid", "")), key)
+            name = str(each.get("kid", ""))
+            keys[name] = (*keys.get(name, ()), key)
     if not keys:
         raise ConfigError(f"{where}: {len(text)} bytes without a public key for signatures; it must be a JSON Web Key Set")
     return keys
 
 
 def _key(told: dict[str, Any]) -> Key | None:
-    if told.get("kty") == "oct" or "d" in told or told.get("use", "sig") != "sig":
+    if told.get("kty") == "oct" or "d" in told or not _is_for_signatures(told):
         return None
     try:
         read = jwt.PyJWK(told)
-    except (jwt.PyJWTError, TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - whatever the library has against it, such as `NotImplementedError` for "none"
         return None
     if "alg" not in told and told["kty"] == "RSA":
         return Key(read.key, _OF_RSA)
     return Key(read.key, frozenset({read.algorithm_name}))
+
+
+def _is_for_signatures(told: dict[str, Any]) -> bool:
+    """Whether a key may check signatures by its `use` and `key_ops`; one that says nothing may."""
+    operations = told.get("key_ops", ["verify"])
+    return told.get("use", "sig") == "sig" and isinstance(operations, list) and "verify" in operations
 
 
 class FileKeys:

@@ -30,6 +30,8 @@ MAX_BYTES = 8192
 """Of a token; gRPC takes no longer metadata."""
 
 _MAX_NAME = 64
+_LATEST_S = 1 << 53
+"""What ends later ends here: a claim may be any integer, also one that no float holds."""
 _OPTIONS: Any = {"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True}
 
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
@@ -90,7 +92,7 @@ class WebTokens:
         claims = self._claims(shown)
         if isinstance(claims, Unfit):
             return claims, 0.0
-        return self._identity(claims), int(claims["exp"]) + self._config.leeway_s
+        return self._identity(claims), min(int(claims["exp"]), _LATEST_S) + self._config.leeway_s
 
     def _claims(self, shown: str) -> dict[str, Any] | Unfit:
         header = _header(shown)
@@ -99,20 +101,18 @@ class WebTokens:
         algorithm = header.get("alg")
         if algorithm not in self._config.algorithms:
             return Unfit("algorithm")
-        key = self._find(header.get("kid", ""))
-        if isinstance(key, Unfit):
-            return key
-        if algorithm not in key.algorithms:
-            return Unfit("algorithm")
-        return self._checked(shown, algorithm, key)
+        key = self._find(header.get("kid", ""), algorithm)
+        return key if isinstance(key, Unfit) else self._checked(shown, algorithm, key)
 
-    def _find(self, key_id: str) -> Key | Unfit:
+    def _find(self, key_id: str, algorithm: str) -> Key | Unfit:
         keys = self._source.keys
         if keys is None:
             return Unfit("no_keys", self._source.miss())
         if not key_id and len(keys) == 1:  # a token that names no key means the only one that there is
-            return next(iter(keys.values()))
-        return keys.get(key_id) or Unfit("unknown_key", self._source.miss())
+            key_id = next(iter(keys))
+        if key_id not in keys:
+            return Unfit("unknown_key", self._source.miss())
+        return next((key for key in keys[key_id] if algorithm in key.algorithms), Unfit("algorithm"))
 
     def _checked(self, shown: str, algorithm: str, key: Key) -> dict[str, Any] | Unfit:
         try:

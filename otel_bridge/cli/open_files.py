@@ -9,15 +9,16 @@ OTHER_FILES = 256
 """About what the bridge has open besides its connections."""
 
 
-def raise_open_files(wanted: int) -> int:
+def raise_open_files(wanted: int) -> None:
     """
-    Raise the soft limit to the hard one, and warn where that is less than `wanted`; the limit.
+    Raise the soft limit to `wanted`, or as far as the hard one allows, and warn where that is less.
 
-    A soft limit is often 1,024: an old habit of programs that use select(2), which the bridge does not.
+    A soft limit is often 1,024: an old habit of programs that use select(2), which the bridge does not. It is raised no further
+    than is of use: macOS refuses a limit without a bound.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    if hard != resource.RLIM_INFINITY and hard < wanted:
-        _log.warning("the bridge may open %d files; ingress.max_connections needs %d: raise `ulimit -n`", hard, wanted)
-    return hard
+    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    if limit < wanted:
+        _log.warning("the bridge may open %d files; ingress.max_connections needs %d: raise `ulimit -n`", limit, wanted)

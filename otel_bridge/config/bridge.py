@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import model_validator
 
 from otel_bridge.config.auth import AuthConfig, faults_of_doors
-from otel_bridge.config.egress import DestinationName, ExportConfig
+from otel_bridge.config.egress import DestinationName, ExportConfig, faults_of_files
 from otel_bridge.config.ingress import IngressConfig
 from otel_bridge.config.jwt import JwtConfig, faults_of_jwt
 from otel_bridge.config.privacy import PrivacyConfig
@@ -50,6 +50,7 @@ class BridgeConfig(Section):
         faults = faults_of_doors(self.server, self.auth)
         faults += faults_of_jwt(self.jwt, self.auth)
         faults += faults_of_tenants(self.tenants, self.auth)
+        faults += faults_of_files({section_of(name): each for name, each in self.exports.items()})
         if self.server.grpc_address == self.server.http_address and split_address(self.server.grpc_address)[1]:
             faults.append(f"server.grpc_address and server.http_address must differ; both are {self.server.grpc_address}")
         if self.spool.max_bytes < self.server.max_request_bytes:

@@ -205,3 +205,19 @@ class ExportConfig(Section):
     def file(self) -> Path | None:
         """Where JSON lines go; None is standard output."""
         return None if self.path == "-" else Path(self.path)
+
+
+def faults_of_files(sections: Mapping[str, ExportConfig]) -> list[str]:
+    """Where two destinations would write to one file, in the user's words. `sections` by where their settings stand."""
+    faults = []
+    writers: dict[Path | None, str] = {}
+    for section, config in sections.items():
+        if config.protocol != "file":
+            continue
+        file = config.file.resolve() if config.file is not None else None
+        other = writers.setdefault(file, section)
+        if other != section:
+            faults.append(
+                f"{other}.path and {section}.path are one file ({config.path}): a file has one writer, so name another"
+            )
+    return faults

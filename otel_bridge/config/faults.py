@@ -15,6 +15,9 @@ CONSEQUENCE = "default_factory_not_called"
 
 _SHOWN_CHARACTERS = 80
 
+_EXPORT = re.compile(r"(?<![/\w.(-])export(?=[. ])")
+"""The section in a rule of `ExportConfig`, which stands for whatever table the settings are in; not a host of that name."""
+
 _RULES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "greater_than_equal": lambda bound: f"must be at least {int(bound['ge'])}",
     "greater_than": lambda bound: f"must be more than {int(bound['gt'])}",
@@ -43,7 +46,7 @@ def sentence(error: ErrorDetails) -> str:
     depth = depth_of(str(place[0])) if place else 1
     words = [str(part) for part in place if part != "[key]"]
     if error["type"] == "value_error" and len(place) < depth:  # a rule between settings, which names them itself
-        return rule.replace("export", ".".join(words)) if words[:1] == [TABLES] else rule
+        return _EXPORT.sub(".".join(words), rule) if words[:1] == [TABLES] else rule
     name = ".".join(words[:depth]) + "".join(f"[{word}]" for word in words[depth:])
     return f"{name} {rule}" if _is_secret(place) else f"{name} ({shown(error['input'])}) {rule}"
 

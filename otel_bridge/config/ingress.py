@@ -23,7 +23,10 @@ class IngressConfig(Section):
         least=0,
     )
     body_timeout_s: Number = setting(
-        120.0, "Longest time from the first to the last byte of the body of a request.", unit="seconds", above=0
+        120.0,
+        "Longest time from the first to the last byte of the body of a request, and for a client over HTTP to read its answer.",
+        unit="seconds",
+        above=0,
     )
     max_connections: int = setting(4096, "Open connections of one door; further ones are closed.", unit="connections", least=1)
     handshake_timeout_s: Number = setting(

@@ -46,7 +46,7 @@ def build_exporter(
         max_stuck_s=config.retry_max_stuck_s,
     )
     if policy.max_elapsed_s > 0:
-        exporter = Retry(exporter, policy, _circuit(watch))
+        exporter = Retry(exporter, policy, _circuit(watch, section))
     # Outside the retries: a half that was taken is not sent again because the other waits.
     if watch is None:
         return Isolate(exporter, keep=keep)
@@ -54,20 +54,21 @@ def build_exporter(
     return Isolate(exporter, keep=keep, halved=lambda reason: told.request_halved(reason=reason))
 
 
-def _circuit(watch: Watch | None) -> Circuit:
+def _circuit(watch: Watch | None, section: str) -> Circuit:
+    name = f"the back end of {section}"
     if watch is None:
-        return Circuit()
+        return Circuit(name=name)
     told = watch
 
     def change(state: State) -> None:
         told.circuit_changed(state.value)
 
-    return Circuit(change)
+    return Circuit(change, name=name)
 
 
 def _transport(config: ExportConfig, section: str) -> Exporter:
     if config.protocol == "file":
-        return JsonLines(config.file)
+        return JsonLines(config.file, setting=f"{section}.path")
     names = (f"{section}.certificate", f"{section}.client_certificate", f"{section}.client_key")
     files = TlsFiles(config.certificate, config.client_certificate, config.client_key, names)
     token = open_token(config.token_file, name=f"{section}.token_file") if config.token_file is not None else None

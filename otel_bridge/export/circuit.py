@@ -33,6 +33,7 @@ class Circuit:
     The state of one back end, for one event loop.
 
     watch       told of each change
+    name        of the back end, for the log
     tolerated   failures in a row that do not open it
 
     successes   requests that were answered, whatever the answer
@@ -43,6 +44,7 @@ class Circuit:
         self,
         watch: Callable[[State], None] = lambda _: None,
         *,
+        name: str = "the back end",
         tolerated: int = 2,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], float] = time.monotonic,
@@ -51,6 +53,7 @@ class Circuit:
         self.successes = 0
         self.failures = 0
         self._watch = watch
+        self._name = name
         self._tolerated = tolerated
         self._sleep = sleep
         self._now = now
@@ -82,7 +85,7 @@ class Circuit:
         self.failures = 0
         self._until_s = 0.0
         if self.state is not State.CLOSED:
-            _log.info("the back end answers again")
+            _log.info("%s answers again", self._name)
             self._change(State.CLOSED)
 
     def fail(self, fault: str, wait_s: float, *, is_told: bool = False) -> None:

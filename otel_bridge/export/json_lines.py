@@ -34,19 +34,19 @@ _IDS = ("traceId", "spanId", "parentSpanId")
 
 class JsonLines:
     """
-    Appends to `path`, or writes to standard output if it is None.
+    Appends to `path`, or writes to standard output if it is None; `setting` is what says so.
 
     Raises ConfigError if the file cannot be opened.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, setting: str = "export.path") -> None:
         self._path = path
         self._name = "standard output" if path is None else str(path)
         self._lock = Lock()  # of threads, not tasks: a cancelled `send` leaves its thread writing
         try:
             self._file: BinaryIO = sys.stdout.buffer if path is None else path.open("ab", buffering=0)
         except OSError as error:
-            raise ConfigError(f"export.path ({self._name}) cannot be opened for appending: {error.strerror}") from error
+            raise ConfigError(f"{setting} ({self._name}) cannot be opened for appending: {error.strerror}") from error
 
     async def send(self, payload: bytes, tenant: str = "") -> Sent:  # noqa: ARG002 - the resource says whose it is
         """See `Exporter.send`. A line that is being written when the call is cancelled is still written whole."""

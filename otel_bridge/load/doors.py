@@ -128,7 +128,7 @@ class HttpDoor:
                 break
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()
-                if fresh:
+                if fresh or isinstance(error, TimeoutError):
                     said = f"no bridge answers at {self._server}: {escape(str(error), _SHOWN)}"
                     raise BridgeUnavailable(said, reason=UNREACHABLE) from error
                 fresh = True

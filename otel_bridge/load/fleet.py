@@ -61,7 +61,7 @@ class Fleet:
     ) -> None:
         self._now_ns = now_ns
         self._streams = [_stream(programs[device % len(programs)][0], device) for device in range(devices)]
-        self._tails = [[_Tail(pattern, metadata_bytes) for pattern in each] for _, each in programs]
+        self._tails = [itertools.cycle([_Tail(pattern, metadata_bytes) for pattern in each]) for _, each in programs]
         self._turn = itertools.count()
         self._lock = threading.Lock()
 
@@ -71,8 +71,7 @@ class Fleet:
             turn = next(self._turn)
             device = turn % len(self._streams)
             sequence = turn // len(self._streams)
-            tails = self._tails[device % len(self._tails)]
-            tail = tails[turn % len(tails)]
+            tail = next(self._tails[device % len(self._tails)])
             stream = self._streams[device]
             stream.sequence = sequence
             stream.clocks[0].anchor_ticks = tail.ticks

@@ -4,6 +4,8 @@ Load: so many events, by so many senders at once, and what became of them.
 Invariants
 * Each request is sent until it is accepted; a refusal is waited out as long as the bridge asks for.
 * events = accepted + rejected + unsent, whatever happens.
+* A request waits from the moment at which it was due, else from its first attempt: behind answers that are late, and while
+  it is refused. So a bridge that stalls shows in every request that it held up, not only in those that were under way.
 * A run ends early where a retry cannot help, or has not helped for `patience_s`; what ended it stands in `Outcome.fault`.
 """
 
@@ -34,7 +36,7 @@ class Outcome:
     unsent             events of requests that were given up, or not begun
     requests           accepted
     refusals           attempts that were refused, by reason; `retries` is how many of them were made again
-    latency_ns         of each accepted request: from its last attempt to the answer
+    latency_ns         how long each accepted request waited for its answer
     seconds, cpu_s     of the run, and of the processor that this process took for it
     fault              what ended the run before its time; None: nothing
     """
@@ -75,14 +77,14 @@ def drive(
     patience_s   longest time that one request is refused before the run is given up
     """
     run = _Run(body, Outcome(requests * events), requests, events / rate if rate else 0.0, patience_s)
-    cpu, begin = time.process_time(), time.monotonic()
+    cpu = time.process_time()
     with ThreadPoolExecutor(len(doors), "load") as pool:
         try:
             for sender in [pool.submit(run.send_all, door) for door in doors]:
                 sender.result()
         finally:
             run.stopped.set()
-    run.outcome.seconds, run.outcome.cpu_s = time.monotonic() - begin, time.process_time() - cpu
+    run.outcome.seconds, run.outcome.cpu_s = time.monotonic() - run.begin, time.process_time() - cpu
     run.outcome.unsent = run.outcome.events - run.outcome.accepted - run.outcome.rejected.total()
     return run.outcome
 
@@ -105,7 +107,8 @@ class _Run:
             while (due := self._take()) is not None:
                 if self.stopped.wait(max(due - time.monotonic(), 0.0)):
                     return
-                self._send(door, self.body())
+                body = self.body()
+                self._send(door, body, due if self.interval_s else time.monotonic())
         except (BridgeRefused, BridgeUnavailable) as error:
             with self.lock:
                 self.outcome.fault = self.outcome.fault or error
@@ -119,11 +122,10 @@ class _Run:
             self.begun += 1
             return self.begin + (self.begun - 1) * self.interval_s
 
-    def _send(self, door: Door, body: Body) -> None:
+    def _send(self, door: Door, body: Body, due: float) -> None:
         """Send one body until it is accepted. Raises what ends the run."""
         first = time.monotonic()
         while True:
-            started = time.perf_counter_ns()
             try:
                 answer = door.send(body.data)
             except BridgeUnavailable as error:
@@ -134,7 +136,7 @@ class _Run:
                 with self.lock:
                     self.outcome.retries += 1
                 continue
-            took_ns = time.perf_counter_ns() - started
+            took_ns = round((time.monotonic() - due) * 1e9)
             with self.lock:
                 self.outcome.requests += 1
                 self.outcome.accepted += answer.accepted

@@ -76,7 +76,8 @@ class Layout:
                 case "u", 2:
                     columns.append(_DIGITS[column].view(f"S{2 * column.shape[1]}")[:, 0])
                 case "f", _:
-                    columns.append(column.astype(np.float64))
+                    with np.errstate(invalid="ignore"):  # a signalling NaN is no fault of numpy's
+                        columns.append(column.astype(np.float64))
                     good &= np.isfinite(column)
                 case "b", _:
                     columns.append(column.view(np.uint8) != 0)  # as struct reads it: any byte but 0 is true
@@ -97,7 +98,7 @@ def _code(kind: str) -> str:
 
 def _column_type(order: str, code: str) -> object:
     """The type of a column as numpy names it."""
-    return ("u1", int(code[:-1])) if code.endswith("s") else order + code
+    return ("u1", (int(code[:-1]),)) if code.endswith("s") else order + code
 
 
 def _type(code: str) -> type[Scalar]:

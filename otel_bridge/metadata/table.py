@@ -70,6 +70,7 @@ backend sends first can take a key from them, nor make it another type than Vulk
 """
 
 _MAX_KEYS_REMEMBERED = 10_000
+"""Of a tenant."""
 _MAX_FORMATS = 256
 _INT64 = 2**63
 _OBJECTS_BYTES = 1000
@@ -104,8 +105,8 @@ class Decoders:
         self._cached_bytes = 0
         self._watch = watch
         self._lock = threading.Lock()
-        self._cache: OrderedDict[tuple[str | None, int, bytes], Content] = OrderedDict()  # by the hash of the byte string
-        self._types = dict(FIXED_TYPES)
+        self._cache: OrderedDict[tuple[str, str | None, int, bytes], Content] = OrderedDict()  # by hashes of the byte strings
+        self._types: dict[str, dict[str, type[Scalar]]] = {}
         self._workers: dict[str, Worker] = {}
         self._formats: OrderedDict[bytes, tuple[int, Layout | Callable[[bytes], Content]]] = OrderedDict()
         self._formats_seen = 0
@@ -123,31 +124,31 @@ class Decoders:
             self.close()
             raise
 
-    def decode(self, delegate: str | None, data: bytes, declared: bytes = b"") -> Content:
+    def decode(self, delegate: str | None, data: bytes, declared: bytes = b"", tenant: str = "") -> Content:
         """
-        What the metadata of an event of this delegate says; `data` is not empty.
+        What the metadata of an event of this delegate and tenant says; `data` is not empty.
 
         `declared` is the serialised `MetadataFormat` that the event's mapping has for the delegate; b"": none.
         """
         hashed = hashlib.blake2b(data, digest_size=16).digest()
         with self._lock:
             number, read = self._format(declared) if declared and delegate not in self._named else (0, None)
-            key = (delegate, number, hashed)
+            key = (tenant, delegate, number, hashed)
             known = self._cache.get(key)
             if known is not None:
                 self._cache.move_to_end(key)
                 return known
-            content = self._cache[key] = self._with_stable_types(self._decode(delegate, data, read))
+            content = self._cache[key] = _with_stable_types(self._decode(delegate, data, read), self._types_of(tenant))
             self._cached_bytes += _size(content)
             while self._cached_bytes > self._cache_bytes:
                 self._cached_bytes -= _size(self._cache.popitem(last=False)[1])
             return content
 
-    def layout(self, delegate: str | None, declared: bytes) -> Layout | None:
+    def layout(self, delegate: str | None, declared: bytes, tenant: str = "") -> Layout | None:
         """
         The layout by which `decode` reads this delegate's metadata, so that many can be read at a time.
 
-        None: they are read one by one, since something else reads them, or a key has another type elsewhere.
+        None: they are read one by one, since something else reads them, or a key of the tenant has another type elsewhere.
         """
         if not declared or delegate in self._named:
             return None
@@ -155,7 +156,8 @@ class Decoders:
             _, read = self._format(declared)
             if not isinstance(read, Layout) or not read.is_plain or read.size > self._max_bytes:
                 return None
-            return read if all(self._stable_type(key, kind) is kind for key, kind in read.types.items()) else None
+            types = self._types_of(tenant)
+            return read if all(_stable_type(types, key, kind) is kind for key, kind in read.types.items()) else None
 
     def close(self) -> None:
         """End all workers."""
@@ -192,25 +194,31 @@ class Decoders:
         named = self._named.get(delegate) or self._named.get(None)
         return named or self._offered.get(delegate or "", "auto")
 
-    def _with_stable_types(self, content: Content) -> Content:
-        """A key keeps its fixed type, else the one it first had, whatever delegate it is of: back ends index it by one type."""
-        if all(self._types.get(key) is type(value) for key, value in content.pairs):
-            return content
-        pairs, faults = [], [content.error] if content.error else []
-        for key, value in content.pairs:
-            wanted = self._stable_type(key, type(value))
-            kept = value if type(value) is wanted else _as(wanted, value)
-            if kept is None:
-                faults.append(f"{key} is {_WORDS[type(value)]} here and {_WORDS[wanted]} elsewhere")
-            else:
-                pairs.append((key, kept))
-        return replace(content, pairs=tuple(pairs), error="; ".join(faults))
+    def _types_of(self, tenant: str) -> dict[str, type[Scalar]]:
+        """The types of a tenant's keys: what its devices say first is no business of another's."""
+        return self._types.setdefault(tenant, FIXED_TYPES.copy())
 
-    def _stable_type(self, key: str, kind: type[Scalar]) -> type[Scalar]:
-        """The type that a key keeps, which is the one that it had first."""
-        if key not in self._types and len(self._types) < _MAX_KEYS_REMEMBERED:
-            self._types[key] = kind
-        return self._types.get(key, kind)
+
+def _with_stable_types(content: Content, types: dict[str, type[Scalar]]) -> Content:
+    """A key keeps its fixed type, else the one it first had, whatever delegate it is of: back ends index it by one type."""
+    if all(types.get(key) is type(value) for key, value in content.pairs):
+        return content
+    pairs, faults = [], [content.error] if content.error else []
+    for key, value in content.pairs:
+        wanted = _stable_type(types, key, type(value))
+        kept = value if type(value) is wanted else _as(wanted, value)
+        if kept is None:
+            faults.append(f"{key} is {_WORDS[type(value)]} here and {_WORDS[wanted]} elsewhere")
+        else:
+            pairs.append((key, kept))
+    return replace(content, pairs=tuple(pairs), error="; ".join(faults))
+
+
+def _stable_type(types: dict[str, type[Scalar]], key: str, kind: type[Scalar]) -> type[Scalar]:
+    """The type that a key keeps, which is the one that it had first."""
+    if key not in types and len(types) < _MAX_KEYS_REMEMBERED:
+        types[key] = kind
+    return types.get(key, kind)
 
 
 def _size(content: Content) -> int:

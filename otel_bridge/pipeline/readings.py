@@ -4,7 +4,7 @@ The metadata of a batch: what its byte strings say, as attributes of spans.
 Invariants
 * Byte strings of a declared layout are read together, a field at a time, and say what each of them says alone. All others, and
   few of them, are read one by one, and remembered.
-* A byte string is read once for each template that has it.
+* A byte string is read once for each template that has it; a request has its own byte strings, so none is of two tenants.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,9 +54,10 @@ class Readings:
             return Metadata(), decoded
         first, number = _distinct(template[rows], batch.metadata[rows])
         found = rows[first]  # a row of each entry
+        tenants, tenant = _tenants(batch, found)
         sheets, order = [], []
         alone = np.ones(len(found), np.bool_)
-        layout_of, layouts = self._layouts(batch, found, templates, template, declared)
+        layout_of, layouts = self._layouts(batch, found, templates, template, declared, of_tenants=(tenants, tenant))
         for index, layout in enumerate(layouts):
             entries = np.flatnonzero(layout_of == index)
             payloads = map(batch.payloads.__getitem__, batch.metadata[found[entries]].tolist())
@@ -70,10 +71,11 @@ class Readings:
             order.append(entries[good])
             alone[entries[good]] = False
         single = []
-        for row in found[alone].tolist():
+        for row, whose in zip(found[alone].tolist(), tenant[alone].tolist(), strict=True):
             face = templates[template[row]].face
             delegate = face.resolution.delegate
-            content = self._decoders.decode(delegate, batch.payloads[batch.metadata[row]], declared(row, delegate))
+            data = batch.payloads[batch.metadata[row]]
+            content = self._decoders.decode(delegate, data, declared(row, delegate), tenants[whose])
             single.append(self._shown.of(content, face))
         entry = np.empty(len(found), np.int64)
         entry[np.concatenate((np.flatnonzero(alone), *order))] = np.arange(len(found))
@@ -87,24 +89,36 @@ class Readings:
         templates: Sequence[Template],
         template: NDArray[np.int64],
         declared: DeclaredAt,
+        *,
+        of_tenants: tuple[list[str], NDArray[np.int64]],
     ) -> tuple[NDArray[np.int64], list[Layout]]:
         """Of each row the index of the layout by which it is read with others; -1: it is read alone."""
         layouts: dict[Layout, int] = {}
         if len(rows) < _FEW:
             return np.full(len(rows), -1), []
-        first, kind = distinct([template[rows]])  # a template is of one mapping
+        tenants, tenant = of_tenants
+        first, kind = distinct([template[rows], tenant])  # a template is of one mapping, which several tenants may have
         of_kind = []
-        for row in rows[first].tolist():
+        for row, whose in zip(rows[first].tolist(), tenant[first].tolist(), strict=True):
             face = templates[template[row]].face
             layout = None
             if not any(key.startswith(at.METADATA_PREFIX) for key, _ in face.attributes):  # else it says some itself (Vulkan)
                 delegate = face.resolution.delegate
-                layout = self._decoders.layout(delegate, declared(row, delegate))
+                layout = self._decoders.layout(delegate, declared(row, delegate), tenants[whose])
             of_kind.append(-1 if layout is None else layouts.setdefault(layout, len(layouts)))
         layout_of = np.array(of_kind, np.int64)[kind]
         wanted = np.array([*(layout.size for layout in layouts), -1], np.int64)[layout_of]
         size = np.array(list(map(len, batch.payloads)), np.int64)[batch.metadata[rows]]
         return np.where(size == wanted, layout_of, -1), list(layouts)
+
+
+def _tenants(batch: EventBatch, rows: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64]]:
+    """The tenants of a batch, and int64[k] whose each of these rows is."""
+    numbers = {tenant: number for number, tenant in enumerate(dict.fromkeys(stream.tenant for stream in batch.streams))}
+    if len(numbers) == 1:
+        return list(numbers), np.zeros(len(rows), np.int64)
+    of_block = np.array([numbers[batch.streams[block.stream].tenant] for block in batch.blocks])
+    return list(numbers), of_block[np.searchsorted(batch.bounds, rows, "right") - 1]
 
 
 def _distinct(template: NDArray[np.int64], payload: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

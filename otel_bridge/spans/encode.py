@@ -90,9 +90,12 @@ def _sized_value(value: Value) -> bytes:
 
 
 def span_face(name: str, attributes: Iterable[tuple[str, Value]]) -> bytes:
-    """A fragment of a `Span`: name, kind INTERNAL and attributes."""
-    kind = Span.SpanKind.SPAN_KIND_INTERNAL
-    return Span(name=_text(name), kind=kind, attributes=key_values(attributes)).SerializeToString()
+    """A fragment of a `Span`: name, kind INTERNAL and attributes, as protobuf writes them."""
+    text = _text(name).encode()
+    return (field(5, len(text)) + text if text else b"") + _INTERNAL + span_attributes(attributes)
+
+
+_INTERNAL = Span(kind=Span.SpanKind.SPAN_KIND_INTERNAL).SerializeToString()
 
 
 SCOPE_HEAD = ScopeSpans(scope=SCOPE).SerializeToString()

@@ -40,7 +40,7 @@ class Resources:
     """Resources of streams. One thread uses it at a time."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[object, ...], tuple[Stream, Resource]] = OrderedDict()
+        self._known: OrderedDict[tuple[object, ...], tuple[object, Resource]] = OrderedDict()
 
     def of(self, stream: Stream, mapping_digest: str | None) -> Resource:
         """The resource of a stream whose mapping has this digest; None: it has none."""
@@ -53,7 +53,7 @@ class Resources:
         message = ResourceSpans(resource=ResourceMessage(attributes=key_values(attributes)), schema_url=at.SCHEMA_URL)
         resource = Resource(attributes, message.SerializeToString(), at.count_cuts(attributes))
         if len(resource.head) <= _KEPT_BYTES:
-            self._known[key] = stream, resource
+            self._known[key] = (stream.resource, stream.model), resource  # not the stream: it may have hundreds of clocks
             if len(self._known) > _KEPT:
                 self._known.popitem(last=False)
         return resource

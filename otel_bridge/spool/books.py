@@ -99,6 +99,14 @@ class Books:
             self._connection.execute("INSERT INTO books VALUES (?, ?, ?, ?)", columns)
             self.end(each.number, Ended(dropped=dict(each.dropped)))
 
+    def adopt(self, marked: Iterable[Account]) -> None:
+        """Take in whoever has events by the mark and is unknown to the tables: they are new, or a page of them is gone."""
+        accounts = {each.number: each for each in self.read()}
+        names = {each.name for each in accounts.values()}
+        found = [each for each in marked if each.here > 0 and each.number not in accounts and each.name not in names]
+        if found:
+            self.write([*accounts.values(), *found])
+
     def serve(self, names: Sequence[str]) -> dict[str, int]:
         """The numbers of these destinations, new ones for new names. Raises `ConfigError` where the file has known too many."""
         known = {each.name: each.number for each in self.read()}

@@ -68,6 +68,7 @@ class SpoolFile:
 
     def settle(self) -> dict[str, int]:
         """Bring books and tables into agreement, where damage has set them apart; the events that are lost, by destination."""
+        self._books.adopt(self._mark.accounts)
         self._keep_only(sum(bit(each.number) for each in self._books.read()))
         shares = [self.waiting(), *self.parked().values()]
         actual = {each.number: sum(share_of(some, each.number).events for some in shares) for each in self._books.read()}
@@ -103,13 +104,6 @@ class SpoolFile:
         if seen is not None:
             self._connection.execute("INSERT INTO seen VALUES (?, ?, ?, ?)", (seen.key, seen.digest, seen.answer, now_ns))
         return row[0]
-
-    def take_back(self, number: int, events: int, seen: Seen | None) -> None:
-        """Undo `append`: nobody was told of it."""
-        if self._connection.execute("DELETE FROM records WHERE number = ?", (number,)).rowcount:
-            self._books.accept(self._all, -events)
-        if seen is not None:
-            self._connection.execute("DELETE FROM seen WHERE key = ? AND digest = ?", (seen.key, seen.digest))
 
     def end(self, destination: int, numbers: Sequence[int], ended: Ended) -> None:
         """A destination is done with records."""

@@ -1,6 +1,11 @@
-"""The spool in memory: fast, bounded, and gone with the process. Also the model that other spools are tested against."""
+"""
+The spool in memory: fast, bounded, and gone with the process. Also the model that other spools are tested against.
+
+Invariant: the counts of events change together: whoever looks, from any thread, finds all of a change or nothing of it.
+"""
 
 import asyncio
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +51,7 @@ class MemoryOutlet:
         self._events = 0
         self._accepted = 0
         self._ended = Ended()
+        self._counting = threading.Lock()
         self._changed = asyncio.Event()
 
     @property
@@ -71,7 +77,8 @@ class MemoryOutlet:
     @property
     def unaccounted_events(self) -> int:
         """See `Outlet.unaccounted_events`."""
-        return self._accepted - self._ended.events - self._events - self.parked_events
+        with self._counting:
+            return self._accepted - self._ended.events - self._events - self.parked_events
 
     async def read(self, max_events: int, linger_s: float = 0.0) -> Sequence[Record]:
         """Wait for records; see `Outlet.read`."""
@@ -95,28 +102,33 @@ class MemoryOutlet:
 
     async def done(self, records: Sequence[Record], ended: Ended) -> None:
         """Forget records; see `Outlet.done`."""
-        for record in records:
-            self._leave(record)
-        self._ended.add(ended)
+        with self._counting:
+            for record in records:
+                self._leave(record)
+            self._ended.add(ended)
 
     async def park(self, record: Record, awaited: Awaited) -> str | None:
         """Move a record to the lot; see `Outlet.park`."""
         if self._stock.closed:
             return "closed"
-        met = self.lot.offer(awaited, record, record.batch.nbytes, self._now_s())
-        if met is None:
-            self._leave(record)
+        with self._counting:
+            met = self.lot.offer(awaited, record, record.batch.nbytes, self._now_s())
+            if met is None:
+                self._leave(record)
         return met
 
     def put(self, record: Record) -> None:
         """A new record, at the end of the line."""
-        self._accepted += len(record.batch)
-        self._enter(record)
+        with self._counting:
+            self._accepted += len(record.batch)
+            self._enter(record)
 
-    def return_parked(self, records: Sequence[Record]) -> int:
-        """Records that left the lot go to the end of the line; how many events."""
-        for record in records:
-            self._enter(replace(record, has_waited=True))
+    def return_parked(self, take: Callable[[Lot], Sequence[Record]]) -> int:
+        """Records that are taken from the lot go to the end of the line; how many events."""
+        with self._counting:
+            records = take(self.lot)
+            for record in records:
+                self._enter(replace(record, has_waited=True))
         return sum(len(record.batch) for record in records)
 
     def wake(self) -> None:
@@ -216,5 +228,5 @@ class MemorySpool:
         return {name: outlet.events for name, outlet in self._outlets.items() if outlet.events}
 
     def _return(self, take: Callable[[Lot], Sequence[Record]]) -> Mapping[str, int]:
-        returned = {name: outlet.return_parked(take(outlet.lot)) for name, outlet in self._outlets.items()}
+        returned = {name: outlet.return_parked(take) for name, outlet in self._outlets.items()}
         return {name: events for name, events in returned.items() if events}

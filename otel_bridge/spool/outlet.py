@@ -6,10 +6,12 @@ Invariants
 * `done` and `park` are owed (writer.py): a kill may undo the last of them, and what the books say of them with them; then the
   same records are read again, and give the same spans.
 * A record whose body is damaged is set apart, counted, and costs nobody else.
+* The counts of events change together: whoever looks, from any thread, finds all of a change or nothing of it.
 """
 
 import asyncio
 import logging
+import threading
 from collections.abc import Mapping, Sequence
 
 from otel_bridge.spool.books import Account
@@ -54,6 +56,7 @@ class SqliteOutlet:
         self._events = waiting.events
         self._accepted = account.accepted
         self._ended = Ended(account.emitted, dict(account.dropped))
+        self._counting = threading.Lock()
         self._changed = asyncio.Event()
         self._loading = asyncio.Lock()
         for awaited, held in parked.items():
@@ -82,7 +85,8 @@ class SqliteOutlet:
     @property
     def unaccounted_events(self) -> int:
         """See `Outlet.unaccounted_events`."""
-        return self._accepted - self._ended.events - self._events - self.lot.events
+        with self._counting:
+            return self._accepted - self._ended.events - self._events - self.lot.events
 
     def has(self, number: int) -> bool:
         """Whether a record is in memory or on its way, or behind what has been read."""
@@ -90,8 +94,9 @@ class SqliteOutlet:
 
     def expect(self, events: int) -> None:
         """Events are being kept; a negative number: they are not, after all."""
-        self._accepted += events
-        self._events += events
+        with self._counting:
+            self._accepted += events
+            self._events += events
 
     def put(self, record: Record, kept: Kept, memory_bytes: int) -> None:
         """A record that was expected is on disk; it takes so many bytes in memory."""
@@ -101,8 +106,9 @@ class SqliteOutlet:
 
     def return_parked(self, awaited: Awaited, held: Held) -> None:
         """Records that waited for something are at the end of those on disk."""
-        self.lot.add(awaited, -held.events, -held.size, -held.records)
-        self._events += held.events
+        with self._counting:
+            self.lot.add(awaited, -held.events, -held.size, -held.records)
+            self._events += held.events
         self._line.put_on_disk(held)
         self._changed.set()
 
@@ -131,8 +137,9 @@ class SqliteOutlet:
         kept = self._kept[record.number]
         met = self.lot.find_bound(awaited, kept.events, kept.size)
         if met is None:
-            self._leave(record.number)
-            self.lot.add(awaited, kept.events, kept.size)
+            with self._counting:
+                self._leave(record.number)
+                self.lot.add(awaited, kept.events, kept.size)
             until_ns = self._stock.clock.now_ns() + self._max_wait_ns
             self._stock.commits.owe(lambda file: file.park(self.number, record.number, awaited, record.build, until_ns))
         return met
@@ -172,8 +179,9 @@ class SqliteOutlet:
             await self._stock.recount()
 
     def _set_apart(self, row: Row, reason: str) -> None:
-        events = self._leave(row.number).events
-        self._ended.add(Ended(dropped={CORRUPT: events}))
+        with self._counting:
+            events = self._leave(row.number).events
+            self._ended.add(Ended(dropped={CORRUPT: events}))
         self._stock.commits.owe(lambda file: file.quarantine(self.number, row.number, events, reason))
         _log.error("record %d of the spool cannot be read (%s); it is in the table quarantine", row.number, reason)
         self._stock.watch.dropped(self.destination, events, CORRUPT)
@@ -184,16 +192,17 @@ class SqliteOutlet:
         late = [record for record in records if self._kept[record.number].kept_ns < oldest_ns]
         if late:
             events = sum(self._kept[record.number].events for record in late)
-            _log.warning("%d events waited for longer than spool.max_age_s, and are dropped", events)
+            _log.warning("%d events for %s waited for longer than spool.max_age_s, and are dropped", events, self.destination)
             self._stock.watch.dropped(self.destination, events, TOO_OLD)
             self._end(late, Ended(dropped={TOO_OLD: events}))
         return [record for record in records if record.number in self._kept]
 
     def _end(self, records: Sequence[Record], ended: Ended) -> None:
         numbers = [record.number for record in records]
-        for number in numbers:
-            self._leave(number)
-        self._ended.add(ended)
+        with self._counting:
+            for number in numbers:
+                self._leave(number)
+            self._ended.add(ended)
         self._stock.commits.owe(lambda file: file.end(self.number, numbers, ended))
 
     def _leave(self, number: int) -> Kept:
@@ -204,11 +213,17 @@ class SqliteOutlet:
 
     def _miss(self, events: int) -> None:
         """Events that should have been on disk were not; a negative number: there were more, by a count that was damaged."""
-        self._events -= events
+        with self._counting:
+            self._events -= events
+            if events < 0:
+                self._accepted -= events
+            else:
+                self._ended.add(Ended(dropped={CORRUPT: events}))
         if events < 0:
-            self._accepted -= events
+            self._stock.watch.recovered(self.destination, -events)
         else:
-            self._ended.add(Ended(dropped={CORRUPT: events}))
-            _log.error("the spool's file was damaged: %d acknowledged events, or fewer, are lost", events)
+            _log.error(
+                "the spool's file was damaged: %d acknowledged events, or fewer, are lost to %s", events, self.destination
+            )
             self._stock.watch.dropped(self.destination, events, CORRUPT)
         self._stock.commits.owe(lambda file: file.miss(self.number, events))

@@ -179,7 +179,7 @@ class Spool(Protocol):
         Keep a batch, and with it, or not at all, that its request was seen.
 
         Raises `SpoolFull` when there is no room, `Draining` once the spool is closed. Where the caller is cancelled, the batch
-        was not kept.
+        may be kept all the same: then, as ever, for every destination.
         """
 
     def seen(self) -> Sequence[Seen]:

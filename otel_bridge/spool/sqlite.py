@@ -95,17 +95,9 @@ class SqliteSpool:
         check_room(self._stock.size_bytes, size, self._stock.bounds.max_bytes, closed=self._stock.closed)
         answer = self._stock.commits.submit(lambda file: file.append(body, events, seen), size)
         self._expect(events, size)
-        try:
-            number = await asyncio.shield(answer)
-        except asyncio.CancelledError:
-            answer.add_done_callback(lambda answer: self._take_back(answer, events, size, seen))
-            raise
-        except BaseException:
-            self._expect(-events, -size)
-            raise
-        record, kept = Record(number, batch), Kept(size, events, self._stock.clock.now_ns(), self._pending)
-        for outlet in self._outlets.values():
-            outlet.put(record, kept, memory_bytes)
+        # Not below: who waits may be cancelled, and the batch is on disk.
+        answer.add_done_callback(lambda answer: self._note_kept(answer, batch, size, memory_bytes))
+        await asyncio.shield(answer)
 
     def seen(self) -> Sequence[Seen]:
         """The requests that it knew when it was opened; see `Spool.seen`."""
@@ -161,12 +153,12 @@ class SqliteSpool:
         """Say what was found, what should have been, and what nobody wants any more."""
         watch = self._stock.watch
         for name, outlet in self._outlets.items():
-            lost, here = opened.lost.get(name, 0), outlet.events + outlet.parked_events
-            if lost + here:
+            if here := outlet.events + outlet.parked_events:
                 _log.info("the spool holds %d events of before for %s, %d of them parked", here, name, outlet.parked_events)
-                watch.recovered(name, lost + here)
+                watch.recovered(name, here)
         for name, events in opened.lost.items():
             _log.error("the spool's file was damaged: %d acknowledged events, or fewer, are lost to %s", events, name)
+            watch.recovered(name, events)
             watch.dropped(name, events, CORRUPT)
         for name, events in opened.removed.items():
             _log.warning("%d events are dropped that %s had not got, which the settings do not name any more", events, name)
@@ -178,17 +170,19 @@ class SqliteSpool:
         for outlet in self._outlets.values():
             outlet.expect(events)
 
-    def _take_back(self, answer: "asyncio.Future[int]", events: int, size: int, seen: Seen | None) -> None:
-        """Nobody was told that the batch is kept: its sender will send it again."""
-        self._expect(-events, -size)
-        if answer.exception() is None:
-            number = answer.result()
-            self._stock.commits.owe(lambda file: file.take_back(number, events, seen))
+    def _note_kept(self, answer: "asyncio.Future[int]", batch: EventBatch, size: int, memory_bytes: int) -> None:
+        if answer.exception() is not None:
+            self._expect(-len(batch), -size)
+            return
+        record = Record(answer.result(), batch)
+        kept = Kept(size, len(batch), self._stock.clock.now_ns(), self._pending)
+        for outlet in self._outlets.values():
+            outlet.put(record, kept, memory_bytes)
 
     async def _move(self, move: Callable[[SpoolFile], dict[Awaited, Shares]]) -> Mapping[str, int]:
         """Move records from the lot to the end of the line; how many events they hold, by destination."""
         answer = self._stock.commits.submit(move)
-        answer.add_done_callback(self._note_moved)  # not below: who waits may be cancelled, and the records have moved
+        answer.add_done_callback(self._note_moved)  # not below, as in `append`
         moved = await asyncio.shield(answer)
         events = {
             name: sum(share_of(shares, outlet.number).events for shares in moved.values())

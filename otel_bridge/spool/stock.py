@@ -67,4 +67,5 @@ class Stock:
     async def recount(self) -> None:
         """Ask the file how many bytes there are: some were not where they should be."""
         before = self.size_bytes
-        self.size_bytes += await self.commits.submit(lambda file: file.size_bytes(), reads=True) - before
+        there = await self.commits.submit(lambda file: file.size_bytes(), reads=True)
+        self.size_bytes += there - before  # not in one statement: what comes and goes meanwhile would be forgotten

@@ -78,8 +78,8 @@ class Writer:
 
     @property
     def retry_at_s(self) -> float | None:
-        """When what is owed is tried again, by the monotonic clock; None: nothing is owed."""
-        return self._rest_until_s if self.owed else None
+        """When what is owed is tried again, by the monotonic clock; None: nothing is owed, or nothing can be done any more."""
+        return self._rest_until_s if self.owed and self.fault is None else None
 
     def commit(self, group: list[Work]) -> Answers:
         """Do work, and what is owed before it, in one transaction; the answers to what is awaited."""

@@ -8,7 +8,8 @@ Invariants
 * Bytes from a device are never repeated raw: positions and numbers are.
 * What is to be hashed is hashed here: its value goes no further, and is not remembered.
 * Whatever depends on the moment of receipt is fixed here, in the `Stream`. The rest of it follows from what the sender says and
-  from the rules, and is remembered by these: of at most `_KEPT` senders, whose words have at most `_KEPT_BYTES`.
+  from the rules, and is remembered by these: of at most `_KEPT` senders, whose words have at most `_KEPT_BYTES`, and
+  `_KEPT_CLOCKS` clocks, which take a hundred times as much in memory as on the wire.
 """
 
 import hashlib
@@ -38,6 +39,7 @@ _MAX_DROP_REASON_LENGTH = 64
 _MAX_DROPPED = 1 << 32
 _KEPT = 4096
 _KEPT_BYTES = 2048
+_KEPT_CLOCKS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,8 @@ def _said_by(stream: pb.Stream, rules: Rules, tenant: str) -> _Said:
     stream.sequence = 0
     said = stream.SerializeToString()
     keep = rules.keep(rules.resource_keys, tenant)
-    return _known(said, keep) if rules.may_remember and len(said) <= _KEPT_BYTES else _read(said, keep)
+    known = rules.may_remember and len(said) <= _KEPT_BYTES and len(stream.clocks) <= _KEPT_CLOCKS
+    return _known(said, keep) if known else _read(said, keep)
 
 
 def _read(said: bytes, keep: Keep) -> _Said:

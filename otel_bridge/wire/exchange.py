@@ -108,6 +108,9 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+_UNHEARD = Reply(b"", JSON, 499)
+"""Where nobody is there to hear it: the server takes no answer at all for a fault."""
+
 Answer = Callable[[Exchange], Awaitable[Reply]]
 FaultReply = Callable[[Exception], Reply]
 
@@ -166,7 +169,7 @@ class Endpoint:
                 reply = await self._answer(Exchange(scope, receive, visit))
         except Disconnected:
             self._count(GIVEN_UP)
-            return
+            reply = _UNHEARD
         except asyncio.CancelledError:  # the server's grace for requests under way is over
             stopped = Draining("the bridge stopped before the body was there; send it again, to another instance or later")
             reply = self._fault_of(stopped)

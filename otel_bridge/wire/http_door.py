@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from typing import cast
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from otel_bridge.wire.connections import ConnectionLimits, Connections, Protocol
 from otel_bridge.wire.port import bound, with_port
@@ -32,7 +32,7 @@ class HttpDoor:
 
     def __init__(
         self,
-        app: Starlette,
+        app: ASGIApp,
         grace_s: float,
         limits: ConnectionLimits,
         turned_away: Callable[[], None],
@@ -45,7 +45,8 @@ class HttpDoor:
             access_log=False,
             lifespan="off",
             server_header=False,
-            timeout_keep_alive=math.ceil(limits.idle_s),
+            ws="none",
+            proxy_headers=False,  # nothing here asks who is behind a proxy, and whoever is there could say anything
             timeout_graceful_shutdown=math.ceil(grace_s),
         )
         self._server = _Server(config, limits, turned_away, tls)

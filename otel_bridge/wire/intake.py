@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, Message
 
 from otel_bridge.errors import BridgeError, MalformedRequest
 from otel_bridge.model.stream import trail
-from otel_bridge.spool.protocol import Seen, Spool
+from otel_bridge.spool.protocol import Spool
 from otel_bridge.telemetry.traces import SILENT, Traces
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.admission import Admitted, Receipt, Rules, admit_etdump, admit_events
@@ -170,7 +170,7 @@ class Intake:
             self._traces.remember(map(trail, admitted.batch.streams))
             try:
                 with self._traces.step("spool.append", {"otel_bridge.events": len(admitted.batch)}):
-                    await self._spool.append(admitted.batch, Seen(name.key, name.digest, answer))
+                    await self._spool.append(admitted.batch, self._repeats.row_of(name, answer))
             except BridgeError as error:
                 self._watch.refused(len(admitted.batch), error.reason)
                 raise

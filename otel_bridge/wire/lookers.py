@@ -2,11 +2,12 @@
 Calls that no turnstile counts: health, which is open to all and must answer in an overload too, and reflection.
 
 Invariants
-* So many are open at a time, whatever they do; `Health.Watch` may be for hours.
+* So many of a kind are open at a time, whatever they do; `Health.Watch` may be for hours, and takes no room from `Check`.
 * Their messages come in as all others do (call.py): not before they are asked for, and not when memory is short.
 """
 
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -27,7 +28,7 @@ class Lookers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic 
 
     def __init__(self, arrivals: Arrivals) -> None:
         self._arrivals = arrivals
-        self._open = 0
+        self._open: Counter[str] = Counter()
 
     async def intercept_service(
         self,
@@ -38,21 +39,21 @@ class Lookers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic 
         handler = await continuation(handler_call_details)
         if handler is None or handler.stream_unary is not None:  # such are the bridge's own (servicers.py)
             return handler
-        return self._bounded(handler)
+        return self._bounded(handler, str(handler_call_details.method))
 
-    def _bounded(self, handler: _Handler) -> _Handler:
+    def _bounded(self, handler: _Handler, method: str) -> _Handler:
         async def check(_messages: object, context: Context) -> Any:
-            with self._counted() as fault:
+            with self._counted(method) as fault:
                 message = await self._read(handler, context, fault)
                 return await handler.unary_unary(message, context)
 
         async def watch(_messages: object, context: Context) -> None:
-            with self._counted() as fault:
+            with self._counted(method) as fault:
                 message = await self._read(handler, context, fault)
                 await handler.unary_stream(message, context)
 
         async def reflect(messages: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-            with self._counted() as fault:
+            with self._counted(method) as fault:
                 if fault is not None:
                     await abort(context, fault)
                 async for answer in handler.stream_stream(messages, context):
@@ -66,14 +67,14 @@ class Lookers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic 
         return grpc.stream_stream_rpc_method_handler(reflect, handler.request_deserializer, write)
 
     @contextlib.contextmanager
-    def _counted(self) -> Iterator[Overloaded | None]:
+    def _counted(self, method: str) -> Iterator[Overloaded | None]:
         """What there is against one more call."""
-        too_many = Overloaded(f"{MAX_OPEN} calls of health and reflection are open; try again later")
-        self._open += 1
+        too_many = Overloaded(f"{MAX_OPEN} calls of this kind are open; try again later")
+        self._open[method] += 1
         try:
-            yield too_many if self._open > MAX_OPEN else None
+            yield too_many if self._open[method] > MAX_OPEN else None
         finally:
-            self._open -= 1
+            self._open[method] -= 1
 
     async def _read(self, handler: _Handler, context: Context, fault: Overloaded | None) -> Any:
         if fault is not None:

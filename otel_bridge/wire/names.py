@@ -2,7 +2,8 @@
 The table of names and identifiers of a request, decoded and checked. Part of admission.
 
 Invariants
-* A device sends the same table with every request: small ones are remembered by their bytes, at most `_KEPT` of them.
+* A device sends the same table with every request: small ones are remembered by their bytes, at most `_KEPT` of them, and at
+  most `_KEPT_LARGE` of those of models with up to a thousand identifiers or so, which take a millisecond to decode.
 * An entry that cannot be used costs the events that use it, nothing else.
 """
 
@@ -19,11 +20,14 @@ from otel_bridge.v1 import profiling_pb2 as pb
 MAX_NAME_BYTES = 4096
 _MAX_INT = 2**31 - 1
 
-_KEPT = 1024
-_KEPT_BYTES = 16_384
-"""Of one table that is remembered."""
+_KEPT, _KEPT_LARGE = 1024, 64
+_KEPT_BYTES, _LARGE_BYTES = 16_384, 1 << 18
+"""Of one small table that is remembered, and of one large one."""
 _ENTRY_BYTES = 200
-"""What Python needs for an entry beside its text, about. So all tables that are kept take some 30 MB at the very most."""
+"""
+What Python needs for an entry beside its text, about. So all tables that are kept take some 50 MB at most, and 120 where names
+have characters of four bytes, for which Python keeps all others of a text as wide.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +55,9 @@ class Names:
 def names_of(identifiers: tuple[bytes, ...]) -> Names:
     """The table of these serialised `Identifier`s. Raises `DecodeError` where one is none."""
     size = sum(map(len, identifiers)) + _ENTRY_BYTES * len(identifiers)
-    return _known(identifiers) if size <= _KEPT_BYTES else _decode(identifiers)
+    if size <= _KEPT_BYTES:
+        return _known(identifiers)
+    return _known_large(identifiers) if size <= _LARGE_BYTES else _decode(identifiers)
 
 
 def _decode(identifiers: Sequence[bytes]) -> Names:
@@ -62,7 +68,7 @@ def _decode(identifiers: Sequence[bytes]) -> Names:
     return Names(tuple(name for name, _, _ in read), faults, sound, number, bool(number.any()))
 
 
-_known = lru_cache(maxsize=_KEPT)(_decode)
+_known, _known_large = lru_cache(maxsize=_KEPT)(_decode), lru_cache(maxsize=_KEPT_LARGE)(_decode)
 
 
 def _name(identifier: pb.Identifier) -> tuple[Identifier, str, str]:

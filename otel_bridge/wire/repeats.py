@@ -96,6 +96,7 @@ class Repeats:
         watch: Watch,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._remembers = bool(max_entries and max_age_s)
         self._max_entries = max_entries
         self._max_age_s = max_age_s
         self._memory = memory
@@ -108,6 +109,8 @@ class Repeats:
         now = now_s()
         for seen in sorted(memory.seen(), key=lambda seen: -seen.age_ns):
             self._add(_Known(Name(seen.key, seen.digest), seen.answer, now - seen.age_ns / 1e9))
+        if not self._remembers:
+            memory.forget_seen(0)
 
     def __len__(self) -> int:
         return len(self._order)
@@ -133,31 +136,42 @@ class Repeats:
         beside = self._keeping.setdefault(name.key, {})
         if beside or name.key in self._known:
             self._watch.sequence_reused()
-        keeping = beside[name.digest] = asyncio.ensure_future(keep())
-        keeping.add_done_callback(lambda _: self._end(name))
-        return await asyncio.shield(keeping)
+        keeping = beside[name.digest] = asyncio.ensure_future(self._kept(name, keep))
+        try:
+            return await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            await asyncio.wait([keeping])  # until then the request is in the bridge, and counts (turnstile.py)
+            raise
 
-    def _end(self, name: Name) -> None:
-        beside = self._keeping[name.key]
-        del beside[name.digest]
-        if not beside:
-            del self._keeping[name.key]
+    async def _kept(self, name: Name, keep: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
+        try:
+            return await keep()
+        finally:  # here and not after the task: an attempt that came between would find it under way for ever
+            beside = self._keeping[name.key]
+            del beside[name.digest]
+            if not beside:
+                del self._keeping[name.key]
+
+    def row_of(self, name: Name, answer: bytes) -> Seen | None:
+        """What is to be on disk of a request that is kept; None: nothing is remembered."""
+        return Seen(name.key, name.digest, answer) if self._remembers else None
 
     def remember(self, name: Name, answer: bytes) -> None:
         """A request was kept, and this is the answer."""
         self._add(_Known(name, answer, self._now_s()))
 
     def _add(self, known: _Known) -> None:
-        if not self._max_entries or not self._max_age_s:
+        if not self._remembers:
             return
         self._known[known.name.key] = (*self._known.get(known.name.key, ())[-MAX_OF_ONE_NAME + 1 :], known)
         self._order.append(known)
         oldest_s = self._now_s() - self._max_age_s
         while self._order and (len(self._order) > self._max_entries or self._order[0].at_s < oldest_s):
             self._forget(self._order.popleft())
-        if self._forgotten >= _FORGET_EVERY and self._order:
+        if self._forgotten >= _FORGET_EVERY:
             self._forgotten = 0
-            self._memory.forget_seen(int((self._now_s() - self._order[0].at_s) * 1e9))
+            age_s = self._now_s() - self._order[0].at_s if self._order else 0.0
+            self._memory.forget_seen(int(age_s * 1e9))
 
     def _forget(self, gone: _Known) -> None:
         self._forgotten += 1

@@ -34,10 +34,10 @@ _RUNTIME, _DELEGATE = EventKind.RUNTIME.value, EventKind.DELEGATE.value
 _KINDS = len(EventKind)
 _UINT32 = np.uint64(2**32 - 1)
 
-_KEPT = 512
+_KEPT = 256
 _KEPT_BYTES = 12_288
 """
-Of one shape, as it came. Decoded it takes four times as much at most, so that all that are kept take some 30 MB at the very
+Of one shape, as it came. Decoded it takes twelve times as much at most, so that all that are kept take some 40 MB at the very
 most; a request whose columns are longer costs little an event anyway.
 """
 

@@ -5,7 +5,7 @@ Invariants
 * A request passes before its body is read: one that waits, or is turned away, has cost the bridge no body.
 * Inside are never more requests and bytes than the limits say, but that one request alone may be as large as any may be.
 * Who waits goes in by turn. Who finds the line full, or has waited too long, is told to come again.
-* Short of memory nobody goes in. It is asked for at most every `LOOK_S`.
+* Short of memory nobody goes in, out of the line neither. It is asked for at most every `LOOK_S`.
 """
 
 import asyncio
@@ -126,6 +126,8 @@ class Turnstile:
         if more > 0 and self.requests > 1 and self.size_bytes + more > self._limits.size_bytes:
             raise _overloaded(f"requests of {self._limits.size_bytes} bytes are in the bridge (ingress.max_bytes)")
         self.size_bytes += more
+        if more < 0:
+            self._let_in()
 
     def leave(self, size: int) -> None:
         """A request that holds `size` bytes is gone."""
@@ -141,6 +143,7 @@ class Turnstile:
         try:
             async with asyncio.timeout(limits.wait_s):
                 await place
+            self.check_memory()
         except TimeoutError:
             self._step_out(place)
             raise _overloaded(f"no room for the request within {limits.wait_s:g} s (ingress.max_wait_s)") from None
@@ -150,15 +153,17 @@ class Turnstile:
 
     def _step_out(self, place: asyncio.Future[None]) -> None:
         """Who waited does not any more; where it was let in at the same moment, it leaves again."""
-        if place.done() and not place.cancelled():
+        if not place.cancelled():
             self.leave(AHEAD_BYTES)
-        else:
+        elif place in self._line:
             self._line.remove(place)
 
     def _let_in(self) -> None:
         while self._line and self._has_room():
-            self._count(1, AHEAD_BYTES)
-            self._line.popleft().set_result(None)
+            place = self._line.popleft()
+            if not place.done():  # else it was given up just now
+                self._count(1, AHEAD_BYTES)
+                place.set_result(None)
 
     def _has_room(self) -> bool:
         limits = self._limits

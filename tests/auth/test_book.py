@@ -3,9 +3,11 @@
 import logging
 import os
 import stat
+import tempfile
 import threading
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.tokens import NOON, Issuer
@@ -53,6 +55,45 @@ def test_root_writes_for_the_owner_of_the_folder(issuer: Issuer) -> None:
     os.chown(issuer.file.parent, 10001, 10002)
     issuer.issue(Scope.ADMIN)
     assert (issuer.file.stat().st_uid, issuer.file.stat().st_gid) == (10001, 10002)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_root_gives_away_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The folder's owner may put a link to anything in the place of the file that root writes: root does not give that away."""
+    (folder := tmp_path / "theirs").mkdir()
+    os.chown(folder, 10001, 10002)
+    (of_root := tmp_path / "of_root").touch()
+    draw = tempfile.mkstemp
+
+    def drawn(**told: Any) -> tuple[int, str]:
+        handle, name = draw(**told)
+        Path(name).unlink()
+        Path(name).symlink_to(of_root)
+        return handle, name
+
+    monkeypatch.setattr(tempfile, "mkstemp", drawn)
+    Issuer(folder / "tokens.json").issue(Scope.ADMIN)
+    assert of_root.stat().st_uid == 0
+
+
+def test_a_change_is_on_disk_before_it_is_told(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new file first, then its name in the folder: a token that was revoked stays so when the power fails."""
+    whole = issuer.issue(Scope.ADMIN)
+    done: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def synced(handle: int) -> None:
+        sync(handle)
+        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+
+    def replaced(part: Path, target: Path) -> Path:
+        done.append("replace")
+        return replace(part, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    issuer.revoke(whole)
+    assert done == ["file", "replace", "folder"]
 
 
 def test_writers_take_turns(issuer: Issuer) -> None:

@@ -12,6 +12,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from hypothesis import given
 from hypothesis import strategies as st
+from jwt.algorithms import ECAlgorithm
+from jwt.utils import base64url_encode
 from support.identity_provider import AUDIENCE, ISSUER, Provider
 
 from otel_bridge.auth import web_token
@@ -92,6 +94,29 @@ def test_clocks_may_differ_a_little(provider: Provider, file: Path) -> None:
     assert tokens(file).identify(provider.sign(exp=NOW - 100)) == Unfit("expired")
 
 
+def test_a_token_without_end(provider: Provider, file: Path) -> None:
+    """A provider may say a time that no float holds; the token is good, also when it is shown again."""
+    token = provider.sign(exp=10**400)
+    taken = tokens(file)
+    for _ in range(2):
+        assert isinstance(taken.identify(token), Identity)
+
+
+def signed_as_it_is(provider: Provider, header: dict[str, Any]) -> str:
+    """A token with whatever header, which the library would not write."""
+    parts = ({"alg": "ES256", "kid": "one"} | header, provider.claims(scope="admin"))
+    said = b".".join(base64url_encode(json.dumps(part).encode()) for part in parts)
+    signature = ECAlgorithm(ECAlgorithm.SHA256).sign(said, provider.keys["one"])
+    return (said + b"." + base64url_encode(signature)).decode()
+
+
+@pytest.mark.parametrize("header", [{"crit": ["exp"]}, {"crit": []}, {"crit": ["b64"], "b64": False}])
+def test_what_a_token_calls_critical(provider: Provider, file: Path, header: dict[str, Any]) -> None:
+    """A token whose signer demands what the bridge does not do (RFC 7515, section 4.1.11) is refused, well signed as it is."""
+    assert isinstance(tokens(file).identify(signed_as_it_is(provider, {})), Identity)
+    assert tokens(file).identify(signed_as_it_is(provider, header)) == Unfit("malformed")
+
+
 def test_a_tampered_token(provider: Provider, file: Path) -> None:
     """Another claim under the same signature, the signature of another key, or none: refused, whatever the claims are."""
     head, _, signature = provider.sign().split(".")
@@ -118,6 +143,15 @@ def test_a_public_key_is_no_secret(provider: Provider, file: Path) -> None:
     assert tokens(file).identify(provider.sign("rsa", algorithm="RS512")) == Unfit("algorithm")
 
 
+def test_a_token_brings_no_key(file: Path) -> None:
+    """A key that stands in the token itself, or where the token points to, is nobody's word."""
+    stranger = Provider()
+    (own,) = json.loads(stranger.key_set())["keys"]
+    for header in ({"jwk": own}, {"jku": "https://127.0.0.1/keys"}, {"x5u": "https://127.0.0.1/chain"}, {"x5c": ["AA"]}):
+        assert tokens(file).identify(stranger.sign(header=header, scope="admin")) == Unfit("signature")
+        assert tokens(file).identify(stranger.sign(header=header | {"kid": "own"}, scope="admin")) == Unfit("unknown_key")
+
+
 def test_a_key_that_says_what_it_is_for(provider: Provider, tmp_path: Path) -> None:
     """A key that names its algorithm checks that one alone; private, symmetric and foreign entries of a set are passed over."""
     file = tmp_path / "keys.json"
@@ -125,13 +159,29 @@ def test_a_key_that_says_what_it_is_for(provider: Provider, tmp_path: Path) -> N
     told["keys"][1]["alg"] = "PS256"
     secret = {"kid": "shared", "kty": "oct", "k": base64.urlsafe_b64encode(b"s" * 32).decode()}
     private = {**told["keys"][0], "kid": "private", "d": "AA"}
-    told["keys"] += [secret, private, {**told["keys"][0], "kid": "crypt", "use": "enc"}, {"kid": "odd", "kty": "?"}, 7]
+    public = told["keys"][0]
+    foreign = [{"kid": "odd", "kty": "?"}, {**public, "kid": "nobody", "alg": "none"}, 7]
+    crypt = [{**public, "kid": "crypt", "use": "enc"}, {**public, "kid": "ops", "key_ops": ["deriveKey"]}]
+    told["keys"] += [secret, private, *crypt, *foreign]
     file.write_text(json.dumps(told))
     given = tokens(file, algorithms=["RS256", "PS256", "ES256"])
     assert isinstance(given.identify(provider.sign("rsa", algorithm="PS256")), Identity)
     assert given.identify(provider.sign("rsa", algorithm="RS256")) == Unfit("algorithm")
-    for key_id in ("shared", "private", "crypt", "odd"):
+    for key_id in ("shared", "private", "crypt", "ops", "odd", "nobody"):
         assert given.identify(provider.sign(header={"kid": key_id})) == Unfit("unknown_key")
+
+
+def test_keys_of_one_name(tmp_path: Path) -> None:
+    """Keys of two types may share a name: the algorithm of a token tells which is meant, whichever stands first."""
+    provider = Provider()
+    provider.rotate("rsa", rsa_bits=2048)
+    listed = [each | {"kid": "both"} for each in json.loads(provider.key_set())["keys"]]
+    for order in (listed, listed[::-1]):
+        file = tmp_path / "keys.json"
+        file.write_text(json.dumps({"keys": order}))
+        for key_id in ("one", "rsa"):
+            assert isinstance(tokens(file).identify(provider.sign(key_id, header={"kid": "both"})), Identity)
+        assert tokens(file).identify(Provider().sign(header={"kid": "both"})) == Unfit("signature")
 
 
 def test_the_only_key_needs_no_name(provider: Provider, tmp_path: Path, file: Path) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -16,12 +17,15 @@ from otel_bridge.mapping.memory import MemoryRegistry
 from otel_bridge.metadata.table import Decoders
 from otel_bridge.model.events import EventBatch, Part, concatenate
 from otel_bridge.model.stream import Anchor, Clock
+from otel_bridge.pipeline import readings
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spans.assemble import assemble
 from otel_bridge.spans.reference import build
 from otel_bridge.v1 import mapping_pb2 as pb
 
 FILE = pb.MappingFile(mapping=mapping_of({"conv": [1], 3: [2]}, backend="QnnBackend"), build_id="build")
+DECLARED = pb.MappingFile.FromString(FILE.SerializeToString())
+DECLARED.mapping.metadata.add(delegate="QnnBackend").layout.fields.add(name="bank", type="u8")
 COUNTER = "executorch.delegate.counter."
 NPU = replace(STREAM, clocks=(*STREAM.clocks, Clock(4, 1, anchor=Anchor(0, NOON_NS), name="npu")))
 
@@ -42,8 +46,8 @@ def runs(draw: st.DrawFn, position: int) -> EventBatch:
         st.tuples(identifiers, instructions, values, st.integers(0, 1), st.sampled_from([b"", b"", b"m"])), max_size=9
     )
     events = [delegated(name, at, 0, value, clock=clock, metadata=data) for name, at, value, clock, data in draw(drawn)]
-    calls = draw(st.lists(st.sampled_from([0, 1]), max_size=3))
-    events += [call("DELEGATE_CALL", at, 100, 5000) for at in calls]
+    calls = draw(st.lists(st.tuples(st.sampled_from([0, 1]), st.sampled_from([b"", b"m"])), max_size=3))
+    events += [call("DELEGATE_CALL", at, 100, 5000, metadata=data) for at, data in calls]
     events += [runtime("Method::execute", 0, 10_000)] * draw(st.integers(0, 1))
     return run_of(draw(st.permutations(events)), position)
 
@@ -55,11 +59,20 @@ def values_in(spans: Sequence[Span]) -> list[tuple[str, int]]:
 
 
 @settings(deadline=None)
-@given(st.lists(st.integers(0, 2), min_size=1, max_size=3).flatmap(lambda n: st.tuples(*[runs(i) for i in range(len(n))])))
-def test_both_ways_agree_and_every_event_ends_once(parts: tuple[EventBatch, ...]) -> None:
-    """For any counters: equal spans, all events in the ledger, and what stands alone is the same in company."""
-    stages = stages_with(FILE)
-    batch = concatenate(list(parts))
+@given(
+    st.lists(st.integers(0, 2), min_size=1, max_size=3).flatmap(lambda n: st.tuples(*[runs(i) for i in range(len(n))])),
+    st.sampled_from([(FILE, readings._FEW), (DECLARED, 0)]),
+)
+def test_both_ways_agree_and_every_event_ends_once(parts: tuple[EventBatch, ...], read: tuple[pb.MappingFile, int]) -> None:
+    """For any counters, with metadata: equal spans, all events in the ledger, and what stands alone is the same in company."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(readings, "_FEW", read[1])
+        check_both_ways(parts, stages_with(read[0]))
+
+
+def check_both_ways(parts: Sequence[EventBatch], stages: Stages) -> None:
+    """What the test above says, of these stages."""
+    batch = concatenate(parts)
     scene = stages.run(batch)
     payloads = assemble(scene, 700)
     reference = [span for resource in build(scene).resource_spans for scope in resource.scope_spans for span in scope.spans]

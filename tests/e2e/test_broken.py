@@ -59,7 +59,7 @@ def test_while_it_stops(bridge: Bridge, monkeypatch: pytest.MonkeyPatch, caplog:
             await bridge.wait_broken()
 
     asyncio.run(stopped())
-    assert "the pipeline has ended" in caplog.text
+    assert "the pipeline has ended, nothing leaves for default any more" in caplog.text
 
 
 def test_a_stop_is_no_fault(bridge: Bridge, caplog: pytest.LogCaptureFixture) -> None:

@@ -118,7 +118,7 @@ def test_away_then_back(place: Place, books: Books) -> None:
     lines = log.read_bytes()[before:].decode().splitlines()
     assert [line.split(": ")[0].split()[1] for line in lines] == ["WARNING", "INFO"]
     assert lines[0].endswith("; requests wait and are sent again")
-    assert lines[1].endswith("the back end answers again")
+    assert lines[1].endswith("the back end of export answers again")
 
 
 @pytest.mark.parametrize("answer", ["UNAVAILABLE", "RESOURCE_EXHAUSTED"])

@@ -1,6 +1,7 @@
 """Certificates that are wrong, expired and rotated, by the real process: events wait, and nothing is restarted."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,9 @@ def mount(certificates: Certificates, folder: Path) -> None:
         shutil.copy(source, folder / f"{name}.pem")
 
 
-def send(service: Service) -> None:
-    """Let the bridge accept one event; equal ones give the same span, and each counts."""
-    batch = batch_of((execute(), [runtime("Method::execute", 0, 5)]), stream=STREAM)
+def send(service: Service, sequence: int) -> None:
+    """Let the bridge accept one event."""
+    batch = batch_of((execute(), [runtime("Method::execute", 0, 5)]), stream=replace(STREAM, sequence=sequence))
     assert service.profiling.ExportEvents(request_of(batch)).accepted == 1
 
 
@@ -62,7 +63,7 @@ def test_certificates_come_and_go(protocol: str, tmp_path: Path) -> None:
         if protocol == "http/protobuf":  # the general variable is a base, without a path
             egress["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] = egress.pop("OTEL_EXPORTER_OTLP_ENDPOINT")
         with running(tmp_path, sink, **egress, **QUICK) as service:
-            send(service)
+            send(service, 1)
             assert_waits(service, 4)
             assert sink.received == []
             mount(new, folders[3])
@@ -70,7 +71,7 @@ def test_certificates_come_and_go(protocol: str, tmp_path: Path) -> None:
             assert len(sink.spans) == 1
 
             show(sink, expired(new, folders[2]))
-            send(service)
+            send(service, 2)
             assert_waits(service, int(service.counts("exporter_failed_requests").total()) + 4)
             assert len(sink.received) == 1
             show(sink, new)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.copies import assert_equal, copies_at
 from support.lives import EVENTS, POISON, Lives, judge, settle, trace_of
+from support.otlp_answers import Answer
 from support.otlp_sink import OtlpSink
 from support.service import otel_bridge, running
 
@@ -25,13 +26,16 @@ SETTINGS = {
     "EXPORT__MAX_REQUEST_BYTES": "65536",
     "SPOOL__MEMORY_BYTES": "100000",
 }
+TWO = 0
+"""The directory whose bridges have a second destination, which is slower, takes all, and is there when the other is away."""
 
 
 def live_and_die(folder: Path, number: int) -> "Counter[str]":
     """The lives on one directory, all of whose acknowledged events arrive; where they ended, and what was counted."""
     folder.mkdir()
-    with OtlpSink() as sink, running(folder, sink, **SETTINGS) as service:
+    with OtlpSink() as sink, OtlpSink() as archive, running(folder, sink, **SETTINGS, **second(archive, number)) as service:
         sink.judge = judge
+        archive.answer = Answer(delay_s=0.03)
         lives = Lives(service, random.Random(SEED + number))  # noqa: S311 - the seed is printed, to do it again
         service.process.kill()
         service.channel.close()
@@ -41,6 +45,9 @@ def live_and_die(folder: Path, number: int) -> "Counter[str]":
         service.start()
         lives.upload(service)
         settle(service)
+        if number == TWO:
+            service.settle("archive")
+            assert service.counts("dropped_events", "archive") == {}
         service.assert_books_balance()
         ledger = service.ledger()
         assert ledger.accepted + ledger.recovered == ledger.emitted + ledger.dropped
@@ -50,14 +57,23 @@ def live_and_die(folder: Path, number: int) -> "Counter[str]":
         assert service.stop() == 0
         again = otel_bridge("spool", "replay", "--data-dir", folder / "data", "--otlp-endpoint", sink.grpc_endpoint)
         assert again.returncode == 0, again.stderr
-        found = copies_at(sink)
-        for sequence in lives.acknowledged:
-            assert len(found[trace_of(sequence)]) == EVENTS, sequence
-        extra = assert_equal(found)
-        assert not [
-            span for spans in found.values() for span in spans.values() if b"late-" in span[0] and b"no_mapping" in span[0]
-        ]
+        extra = sum(copies_of_all(each, lives.acknowledged) for each in ([sink, archive] if number == TWO else [sink]))
         return lives.deaths + Counter({"acknowledged events": EVENTS * len(lives.acknowledged), "spans sent twice": extra})
+
+
+def second(archive: OtlpSink, number: int) -> dict[str, str]:
+    """The settings of the second destination, where there is one."""
+    settings = {"ENDPOINT": archive.grpc_endpoint, "LINGER_MS": "5", "RETRY_INITIAL_S": "0.05", "RETRY_MAX_S": "0.1"}
+    return {f"DESTINATIONS__ARCHIVE__{name}": value for name, value in settings.items()} if number == TWO else {}
+
+
+def copies_of_all(sink: OtlpSink, acknowledged: set[int]) -> int:
+    """A back end has all that was acknowledged, resolved, and equal where it came twice; how many spans there are too many."""
+    found = copies_at(sink)
+    for sequence in acknowledged:
+        assert len(found[trace_of(sequence)]) == EVENTS, sequence
+    assert not [span for spans in found.values() for span in spans.values() if b"late-" in span[0] and b"no_mapping" in span[0]]
+    return assert_equal(found)
 
 
 @pytest.mark.timeout(600)

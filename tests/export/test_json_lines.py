@@ -164,6 +164,8 @@ def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
     """A path that cannot be appended to is refused at start."""
     with pytest.raises(ConfigError, match=r"export.path \(.*\) cannot be opened for appending: Is a directory"):
         JsonLines(tmp_path)
+    with pytest.raises(ConfigError, match=r"destinations\.a\.path \(.*\) cannot be opened"):
+        JsonLines(tmp_path, setting="destinations.a.path")
 
 
 def test_a_payload_that_is_none(tmp_path: Path, run: Run) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from math import isfinite
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from support.requests import is_clear
@@ -42,6 +43,7 @@ def check_spans(batch: EventBatch) -> None:
         assert any(span.span_id)
         assert span.start_time_unix_nano <= span.end_time_unix_nano < 2**63
         assert span.name
+        assert all(isfinite(each.value.double_value) for each in span.attributes), span  # JSON has no word for others
 
 
 def check_mapping(read: Callable[[bytes], mapping_pb2.MappingFile], data: bytes) -> None:

@@ -8,12 +8,13 @@ import gzip
 import json
 import sys
 import zipfile
+from math import inf
 from pathlib import Path
 
 from fuzz.targets import DECODERS, ENCODINGS, MARK, joined
 from support.etdump_writer import AllocationEvent, DebugEvent, ProfileEvent, RunData, write_etdump
 from support.etrecords import ADD, GRAPH, MAPS, MUL
-from support.identity_provider import AUDIENCE, ISSUER
+from support.identity_provider import AUDIENCE, ISSUER, Provider
 from support.mappings import call_of, capture, etrecord_of, mapping_of, program_of
 from support.programs import Call, Kernel, write_program, xnnpack_payload
 from support.scenes import batch_of, call, delegated, execute, runtime, scope
@@ -83,7 +84,14 @@ QUERIES = (
 )
 
 
-CLAIMS = {"iss": ISSUER, "aud": AUDIENCE, "sub": "somebody", "exp": 4_102_444_800}
+CLAIMS = {"iss": ISSUER, "aud": AUDIENCE, "sub": "somebody", "exp": 4_102_444_800, "tenant": "acme"}
+
+
+def _odd_numbers() -> bytes:
+    request = request_of(SCENE)
+    for block in request.blocks:
+        block.attributes.add(key=b"executorch.inference.inputs").value.number = inf
+    return request.SerializeToString()
 
 
 def _upload() -> bytes:
@@ -105,7 +113,8 @@ def _metadata() -> list[bytes]:
         "estimatedCost": 0.25,
     }
     plain = {"a": 1, "b": [True, None, {"c": "é"}], "d": 1e300, "e": 2**64}
-    said = [*(json.dumps(each).encode() for each in (vgf, coreml, plain)), b"line", b"\x07"]
+    wide = {f"key {number}": number for number in range(40)} | {"long": "x" * 2100}
+    said = [*(json.dumps(each).encode() for each in (vgf, coreml, plain, wide, ["x"] * 40)), b"line", b"\x07"]
     return [bytes([number]) + each for number in range(len(DECODERS)) for each in said]
 
 
@@ -128,10 +137,19 @@ def _etrecords() -> list[bytes]:
     return [MARK.join([*maps, graph]), MARK.join(maps), etrecord_of(MAPS), deflated]
 
 
+def _key_sets() -> list[bytes]:
+    provider = Provider()
+    provider.rotate("two", rsa_bits=2048)
+    (curve, _) = json.loads(provider.key_set())["keys"]
+    edwards = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
+    odd = [{**curve, "d": "AA"}, {"kty": "oct", "k": "AAAA"}, {**curve, "alg": "none"}, {**curve, "alg": "HS256"}]
+    return [provider.key_set(edwards), json.dumps({"keys": [curve]}).encode(), json.dumps({"keys": [*odd, curve]}).encode()]
+
+
 SEEDS: dict[str, list[bytes]] = {
     "etdump": [*DUMPS, WRITTEN],
     "upload": [_upload()],
-    "events": [request_of(SCENE).SerializeToString()],
+    "events": [request_of(SCENE).SerializeToString(), _odd_numbers()],
     "query": [*QUERIES],
     "body": _bodies(),
     "mapping": [write_file(FILE, "a.bin"), write_file(FILE, "a.json"), capture("toy_backend_int", "maps.json")],
@@ -144,9 +162,12 @@ SEEDS: dict[str, list[bytes]] = {
     "web_token": [
         b'{"alg":"ES256","kid":"one","typ":"JWT"}\n' + json.dumps(CLAIMS | {"scope": "events:write admin", "nbf": 1}).encode(),
         b'{"alg":"ES256"}\n' + json.dumps(CLAIMS | {"scope": ["admin", 7], "aud": ["x", AUDIENCE]}).encode(),
+        b'{"alg":"ES256"}\n'
+        + json.dumps(CLAIMS | {"exp": 10**400, "iat": 0.5, "tenant": "a" * 64, "sub": "ana\n\u202e"}).encode(),
     ],
+    "key_set": _key_sets(),
     "credential": [
-        b"otb_0123456789_" + b"A" * 43,
+        b"otb_abcdefghij_" + b"A" * 43,
         b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\nvendor=1",
     ],
 }

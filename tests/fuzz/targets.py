@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from fuzz.laws import check_admitted, check_content, check_mapping, check_spans, check_words
@@ -30,10 +31,10 @@ from support.mappings import etrecord_of
 from support.requests import ANYTHING, NOON, admitted_bytes, no_alias
 
 from otel_bridge.auth.keys import Keys, read_keys
-from otel_bridge.auth.token import id_in, is_of
+from otel_bridge.auth.token import PREFIX, draw, id_in, is_of
 from otel_bridge.auth.web_token import Unfit, WebTokens
 from otel_bridge.config.jwt import JwtConfig
-from otel_bridge.errors import MalformedETDump, MalformedMapping, MalformedRequest, TooLarge
+from otel_bridge.errors import ConfigError, MalformedETDump, MalformedMapping, MalformedRequest, TooLarge
 from otel_bridge.etdump.result import ETDump
 from otel_bridge.mapping.formats import canonical_format
 from otel_bridge.mapping.source import read_document, read_source
@@ -42,6 +43,7 @@ from otel_bridge.metadata.declared import compile_format
 from otel_bridge.metadata.decoder import Content
 from otel_bridge.metadata.layout import Layout
 from otel_bridge.metadata.table import OF_BACKENDS
+from otel_bridge.model.identity import TENANT, Scope
 from otel_bridge.spool.encode import Undecodable, decode
 from otel_bridge.spool.encode import encode as encode_record
 from otel_bridge.v1 import mapping_pb2, profiling_pb2
@@ -202,15 +204,34 @@ def web_token(data: bytes) -> None:
     said = b".".join(map(base64url_encode, (header, claims)))
     signature = ECAlgorithm(SHA256).sign(said, _PROVIDER.keys["one"])
     found = _WEB_TOKENS.identify((said + b"." + base64url_encode(signature)).decode())
-    assert isinstance(found, Unfit) or (found.name.isprintable() and found.name.isascii())
+    if isinstance(found, Unfit):
+        return
+    assert found.name.isprintable()
+    assert found.name.isascii()
+    assert TENANT.fullmatch(found.tenant)
+    assert found.scopes <= frozenset(Scope)
+
+
+def key_set(data: bytes) -> None:
+    """The keys that an identity provider publishes."""
+    try:
+        keys = read_keys(data, "keys")
+    except ConfigError as refusal:
+        check_words(refusal)
+        return
+    for key in (key for of_name in keys.values() for key in of_name):
+        assert key.algorithms
+        assert not isinstance(key.public, bytes)  # a shared secret
+        assert not hasattr(key.public, "private_bytes")
 
 
 def credential(data: bytes) -> None:
-    """What stands in a header: a token, and a trace context."""
+    """What stands in a header: a token, which is nobody's, and a trace context."""
     shown = data.decode("latin-1")
     found = id_in(shown)
-    assert found is None or found in shown
+    assert found is None or (shown.startswith(f"{PREFIX}{found}_") and len(shown) == len(_WHOLE))
     assert not is_of(shown, None)
+    assert not is_of(shown, _TOKEN)
     context = context_of(*data.partition(b"\n")[::2])
     assert context is None or (len(context.trace_id), len(context.span_id)) == (16, 8)
 
@@ -232,12 +253,16 @@ TARGETS: dict[str, Target] = {
         record,
         credential,
         web_token,
+        key_set,
     )
 }
 """By name, which is also that of the folder of its corpus."""
 
 _PROVIDER = Provider()
-_WEB_TOKENS = WebTokens(JwtConfig(issuer=ISSUER, audience=(AUDIENCE,)), KnownKeys(read_keys(_PROVIDER.key_set(), "keys")))
+_WEB_TOKENS = WebTokens(
+    JwtConfig(issuer=ISSUER, audience=(AUDIENCE,), tenant_claim="tenant"), KnownKeys(read_keys(_PROVIDER.key_set(), "keys"))
+)
+_TOKEN, _WHOLE = draw("somebody", Scope, datetime.now(UTC))
 _RUNNER = asyncio.Runner()
 
 

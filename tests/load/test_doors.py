@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler
 
 import grpc
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from otel_bridge.client.connection import UNREACHABLE, Connection
 from otel_bridge.errors import BridgeRefused, BridgeUnavailable, ConfigError
 from otel_bridge.export.tls import TlsFiles
+from otel_bridge.load import doors
 from otel_bridge.load.doors import GrpcDoor, HttpDoor
 from otel_bridge.v1 import mapping_pb2
 from otel_bridge.v1 import profiling_pb2 as pb
@@ -55,14 +57,21 @@ def http_bridge(answer: bytes) -> Iterator[str]:
             self.rfile.read(length)
             self.wfile.write(answer)
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        serving.start()
+    with serving(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)) as address:
+        yield address
+
+
+@contextmanager
+def serving(listening: socketserver.TCPServer) -> Iterator[str]:
+    """The address of a server, while it serves."""
+    with listening as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
         try:
             yield "{}:{}".format(*server.server_address)
         finally:
             server.shutdown()
-            serving.join()
+            thread.join()
 
 
 @contextmanager
@@ -96,6 +105,37 @@ def test_a_connection_that_was_let_go_is_opened_again() -> None:
         door = HttpDoor(server, TlsFiles(), None)
         assert [door.send(b"").accepted for _ in range(3)] == [3, 3, 3]
         door.close()
+
+
+def test_an_answer_that_does_not_come_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that was open is no reason to think that the bridge let it go: an attempt is one, and a wait is one."""
+    monkeypatch.setattr(doors, "CALL_TIMEOUT_S", 0.2)
+    came = 0
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            nonlocal came
+            came += 1
+            self.rfile.read(int(self.headers["content-length"]))
+            if came == 1:
+                self.send_response(200)
+                self.send_header("content-length", str(len(TAKEN)))
+                self.end_headers()
+                self.wfile.write(TAKEN)
+
+        def log_message(self, *_: object) -> None:
+            """Nobody reads it."""
+
+    with (
+        serving(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)) as server,
+        closing(HttpDoor(server, TlsFiles(), None)) as door,
+    ):
+        assert door.send(b"").accepted == 3
+        with pytest.raises(BridgeUnavailable, match="timed out"):
+            door.send(b"")
+    assert came == 2
 
 
 def test_what_an_answer_means() -> None:

@@ -81,6 +81,14 @@ def test_devices_take_turns_with_their_programs() -> None:
     assert len({stream.stream_id for stream in streams}) == 4
 
 
+def test_every_pattern_of_every_program_has_its_turn() -> None:
+    """However the numbers of devices, programs and patterns divide each other."""
+    programs = [Program((Call(0, names),)) for names in ((1, 2), (3, 4))]
+    fleet = Fleet([(program, patterns(program, 3)) for program in programs], devices=2)
+    seen = {pb.ExportEventsRequest.FromString(fleet.body().data).identifiers[0].number for _ in range(4)}
+    assert seen == {1, 2, 3, 4}
+
+
 def test_a_batch_that_holds_no_inference_is_refused() -> None:
     """The error says how many events are needed."""
     with pytest.raises(ConfigError, match="--batch: is 2, and an inference of this program has at least 3"):

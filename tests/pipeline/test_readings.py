@@ -1,6 +1,7 @@
 """Metadata of a batch: however many are read at a time, spans say the same."""
 
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -48,8 +49,16 @@ def batch(build_id: str, metadata: list[bytes], *, own_clock: bool = False) -> E
     return batch_of((execute(), events), stream=replace(STREAM, build=build_id, clocks=clocks))
 
 
+def of_tenant(tenant: str, batch: EventBatch) -> EventBatch:
+    """A batch of a tenant's device."""
+    return replace(batch, streams=tuple(replace(stream, tenant=tenant) for stream in batch.streams))
+
+
 NAN = b"\x00\x00\xc0\x7f" * 2
-PAYLOADS = st.lists(st.binary(min_size=8, max_size=8) | st.sampled_from([b"", b"\x01" * 8, b"short", NAN]), max_size=60)
+SIGNALLING_NAN = b"\x00\x00\x81\x7f" * 2
+PAYLOADS = st.lists(
+    st.binary(min_size=8, max_size=8) | st.sampled_from([b"", b"\x01" * 8, b"short", NAN, SIGNALLING_NAN]), max_size=60
+)
 
 
 @settings(deadline=None, max_examples=40)
@@ -112,3 +121,30 @@ def test_sizes_are_those_of_what_is_written() -> None:
     assert scene.metadata.sizes.tolist() == [*written, 0]
     assert isinstance(ExportTraceServiceRequest.FromString(assemble(scene, 10**6)[0].data), ExportTraceServiceRequest)
     assert np.array_equal(scene.metadata.cuts, np.zeros(len(scene.metadata) + 1))
+
+
+@pytest.mark.parametrize("few", [0, 10**9], ids=["together", "one by one"])
+@pytest.mark.parametrize("passes", [[3], [1, 1, 1], [1, 2]], ids=str)
+def test_a_tenant_gives_no_type_to_the_keys_of_another(few: int, passes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a device of one tenant says first under a key changes nothing of what another tenant's spans say, however equal."""
+    monkeypatch.setattr(readings, "_FEW", few)
+    numbers = [bytes([number, *bytes(7)]) for number in range(1, 30)]
+    theirs = [
+        of_tenant("acme", batch("no mapping", [b'{"cycles": "many", "bank": "none"}', b'{"stall": "no"}'])),
+        of_tenant("acme", batch("a", numbers)),
+    ]
+    ours = of_tenant("globex", batch("a", numbers))
+
+    def said(*passes: list[EventBatch]) -> list[bytes]:
+        registry = MemoryRegistry()
+        for tenant in ("acme", "globex"):
+            registry.put(tenant, file_of("a"))
+        stages = Stages(CompiledMappings(registry, 1 << 20), Decoders(), 1 << 20)
+        spans = [span for parts in passes for span in spans_in(assemble(stages.run(concatenate(parts)), 10**6))]
+        return sorted(span.SerializeToString(deterministic=True) for span in spans if span.trace_id in traces)
+
+    traces = {span.trace_id for span in spans_in(assemble(stages_with().run(ours), 10**6))}
+    rest = iter([*theirs, ours])
+    alone = said([ours])
+    assert len(alone) > len(numbers)
+    assert said(*(list(islice(rest, number)) for number in passes)) == alone

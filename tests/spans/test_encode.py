@@ -28,3 +28,12 @@ def test_a_number_is_a_varint(number: int, field: int) -> None:
     assert sum((byte & 0x7F) << 7 * place for place, byte in enumerate(encoded)) == number
     assert [byte >> 7 for byte in encoded] == [1] * (len(encoded) - 1) + [0]
     assert encode.field(field, number) == encode.varint(field << 3 | 2) + encoded
+
+
+@given(texts, st.lists(st.tuples(texts, values)))
+@example("", [])
+def test_a_face_is_encoded_as_protobuf_does(name: str, attributes: list[tuple[str, Value]]) -> None:
+    """So is the name with the kind in front of them."""
+    said = name.encode("utf-8", "backslashreplace").decode()
+    span = Span(name=said, kind=Span.SpanKind.SPAN_KIND_INTERNAL, attributes=encode.key_values(attributes))
+    assert encode.span_face(name, attributes) == span.SerializeToString()

@@ -1,5 +1,6 @@
 """Resources are made once for what a device says again."""
 
+import sys
 from dataclasses import replace
 
 from support.scenes import STREAM
@@ -41,3 +42,13 @@ def test_what_is_remembered_has_a_bound() -> None:
     before = list(resources._known)
     resources.of(replace(STREAM, resource=(("k", "x" * 2000), ("l", "x" * 2000))), None)
     assert list(resources._known) == before
+
+
+def test_nothing_is_kept_alive_but_what_a_resource_is_made_of() -> None:
+    """A stream has clocks, hundreds of them if its sender likes: they count in no bound of resources."""
+    stream = replace(STREAM)
+    before = sys.getrefcount(stream)
+    resources = Resources()
+    resources.of(stream, None)
+    assert resources._known
+    assert sys.getrefcount(stream) == before

@@ -177,6 +177,32 @@ def test_a_cut_log_is_told(run: Run, tmp_path: Path) -> None:
     assert watched.found == BATCHES * EVENTS
 
 
+@pytest.mark.parametrize("missing", [("-wal",), ("", "-wal"), ("",)], ids=["log", "both", "file"])
+def test_what_is_gone_as_a_whole_is_told(missing: tuple[str, ...], run: Run, tmp_path: Path) -> None:
+    """Tables that are new know of nothing, as those of a first start: the mark tells what there was, once, and for whom."""
+    spool, crash = opened(tmp_path / "a"), tmp_path / "b"
+
+    async def go() -> None:
+        for position in range(BATCHES):
+            await spool.append(batch(EVENTS, position))
+        records = await outlet_of(spool).read(EVENTS)
+        await outlet_of(spool).done(records, emitted(records))
+        await spool.append(batch(EVENTS, BATCHES))  # what is owed is written with it
+
+    run(go())
+    crash.mkdir()
+    for name in {"", "-wal"} - {*missing}:
+        (crash / f"{FILE_NAME}{name}").write_bytes((tmp_path / "a" / f"{FILE_NAME}{name}").read_bytes())
+    (crash / "spool.mark").write_bytes((tmp_path / "a" / "spool.mark").read_bytes())
+    run(closed(spool))
+
+    watched = Watched()
+    assert run(drained(opened(crash, watched))) == []
+    assert (watched.found, dict(watched.drops)) == (BATCHES * EVENTS, {"corrupt": BATCHES * EVENTS})
+    watched = Watched()
+    assert (run(drained(opened(crash, watched))), watched.found, watched.drops) == ([], 0, {})
+
+
 def test_a_file_that_is_damaged_while_it_is_used_ends_the_readers(run: Run, tmp_path: Path) -> None:
     """Nothing hangs: readers and senders are told, and the next start repairs what can be repaired."""
     spool = opened(tmp_path, bounds=Bounds(10**8, 0, DAY_S))

@@ -16,8 +16,8 @@ from support.spools import DAY_S, ROOMY, Watched, batch, emitted, positions
 from otel_bridge.errors import ConfigError
 from otel_bridge.spool.books import Account
 from otel_bridge.spool.file import SpoolFile
-from otel_bridge.spool.opening import FILE_NAME, Clocks
-from otel_bridge.spool.protocol import Awaited, Ended, Seen
+from otel_bridge.spool.opening import FILE_NAME
+from otel_bridge.spool.protocol import Awaited, Ended
 from otel_bridge.spool.room import Bounds
 from otel_bridge.spool.schema import CREATE, MAX_DESTINATIONS, bit
 from otel_bridge.spool.sqlite import SqliteSpool
@@ -154,6 +154,57 @@ def test_a_damaged_record_costs_each_destination_itself(memory_bytes: int, run: 
         assert connection.execute("SELECT number FROM quarantine").fetchall() == [(2,)]
 
 
+def test_what_damage_took_from_a_removed_destination_is_its_loss(run: Run, tmp_path: Path) -> None:
+    """All that is dropped was this process's to account for: what is lost, and what is given up."""
+    spool = opened(tmp_path)
+    run(fill(spool, 0, 1, 2))
+    run(closed(spool))
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.execute("DELETE FROM records WHERE number = 2")
+        connection.commit()
+    watched = Watched()
+    spool = opened(tmp_path, "default", watched=watched)
+    assert watched.found_for == {"default": 3 * EVENTS, "archive": 3 * EVENTS}
+    assert watched.drops_of == {
+        ("default", "corrupt"): EVENTS,
+        ("archive", "corrupt"): EVENTS,
+        ("archive", "destination_removed"): 2 * EVENTS,
+    }
+    run(closed(spool))
+
+
+def test_records_that_nobody_counted_are_accounted_for(run: Run, tmp_path: Path) -> None:
+    """Damage that shows while the file is used: what leaves was found before, and no byte of it is counted for ever."""
+    spool = opened(tmp_path)
+    run(fill(spool, 0, 1, 2))
+    run(closed(spool))
+    rest = "events, size, kept_ns, build, checksum, body, pending FROM records"
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.execute("UPDATE records SET number = 5 WHERE number = 3")
+        connection.commit()
+        watched = Watched()
+        spool = opened(tmp_path, watched=watched)
+        connection.execute(f"INSERT INTO records SELECT waited, 4, {rest} WHERE number = 2")
+        connection.commit()
+    assert (run(drained(spool, "default")), run(drained(spool, "archive"))) == ([0, 1, 1, 2], [0, 1, 1, 2])
+    assert watched.found_for == {"default": 4 * EVENTS, "archive": 4 * EVENTS}
+    assert ([outlet.unaccounted_events for outlet in spool.outlets.values()], spool.size_bytes) == ([0, 0], 0)
+    assert run(closed(spool))["default"] == Account(1, "default", 4 * EVENTS, 4 * EVENTS)
+
+
+def test_what_comes_while_bytes_are_counted_anew_is_not_forgotten(run: Run, tmp_path: Path) -> None:
+    """Else the spool would be full too early, or never."""
+    spool = opened(tmp_path)
+
+    async def go() -> int:
+        await fill(spool, 0)
+        await asyncio.gather(spool._stock.recount(), fill(spool, 1))
+        return await spool._stock.commits.submit(SpoolFile.size_bytes, reads=True)
+
+    assert run(go()) == spool.size_bytes
+    run(closed(spool))
+
+
 def test_books_that_are_gone_are_taken_from_the_mark(run: Run, tmp_path: Path) -> None:
     """With the names and numbers of the destinations: nobody gets what is another's, and the loss is counted."""
     spool = opened(tmp_path)
@@ -218,36 +269,3 @@ def test_a_bit_is_cleared_without_writing_the_body_again(size: int, tmp_path: Pa
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         connection.execute("UPDATE records SET pending = pending & ?", (~bit(1),))
         assert (tmp_path / f"{FILE_NAME}-wal").stat().st_size == 32 + 24 + 4096
-
-
-def test_requests_that_were_seen_are_kept_with_their_batch(run: Run, tmp_path: Path) -> None:
-    """Or not at all; they get older over lives, and are forgotten."""
-    time_s = 1000
-
-    def reopened() -> SqliteSpool:
-        clocks = Clocks(lambda: time_s * 10**9, lambda: 5)
-        return SqliteSpool(tmp_path, Bounds(10**8, 10**8, DAY_S), ROOMY, Watched(), clocks=clocks)
-
-    async def send(spool: SqliteSpool, digest: bytes) -> None:
-        for position, key in enumerate((b"a", b"b")):
-            await spool.append(batch(1, position), Seen(key, digest, b"taken"))
-        left = asyncio.create_task(spool.append(batch(1, 9), Seen(b"c", digest, b"")))
-        await asyncio.sleep(0)
-        left.cancel()
-        await asyncio.gather(left, return_exceptions=True)
-        await spool.append(batch(1, 8))
-        await closed(spool)
-
-    run(send(reopened(), b"1"))
-    time_s += 60
-    spool = reopened()
-    assert list(spool.seen()) == [Seen(key, b"1", b"taken", 60 * 10**9) for key in (b"a", b"b")]
-    run(send(spool, b"2"))
-    time_s += 1
-    spool = reopened()
-    spool.forget_seen(59 * 10**9)
-    run(closed(spool))
-    spool = reopened()
-    assert list(spool.seen()) == [Seen(key, b"2", b"taken", 10**9) for key in (b"a", b"b")]
-    assert run(drained(spool, "default")) == [0, 1, 8, 0, 1, 8]
-    run(closed(spool))

@@ -1,8 +1,12 @@
 """What every spool must do for several destinations: one function a law, as in support/spool_laws.py."""
 
+import asyncio
+import sys
+import threading
+
 import pytest
 from support.batches import equal_batches
-from support.spools import BUILD, Ground, Law, batch, emitted, positions
+from support.spools import BUILD, ROOMY, Ground, Law, batch, emitted, positions
 
 from otel_bridge.errors import SpoolFull
 from otel_bridge.spool.lot import LotLimits
@@ -120,6 +124,57 @@ async def tells_how_many_events_are_unaccounted_for(ground: Ground) -> None:
     assert (one.unaccounted_events, other.unaccounted_events) == (1, -1)
 
 
+async def keeps_for_each_or_for_none_what_nobody_waits_for(ground: Ground) -> None:
+    """A caller that is cancelled was told nothing; the others' batches are kept, and each destination gets the same."""
+    spool = await ground.spool(destinations=TWO)
+    calls = [asyncio.create_task(spool.append(batch(1, position))) for position in range(8)]
+    await asyncio.sleep(0)
+    left = {position for position, call in enumerate(calls) if position % 2 and call.cancel()}
+    await asyncio.gather(*calls, return_exceptions=True)
+    await spool.append(batch(1, 99))
+    found = []
+    for outlet in spool.outlets.values():
+        events = outlet.events
+        records = await outlet.read(100)
+        found.append(positions(records))
+        await outlet.done(records, emitted(records))
+        assert (events, outlet.events, outlet.unaccounted_events) == (len(records), 0, 0)
+    assert found[0] == found[1]
+    assert {*range(8), 99} - left <= set(found[0]) <= {*range(8), 99}
+    assert spool.size_bytes == 0
+
+
+async def is_seen_from_any_thread_as_it_is(ground: Ground) -> None:
+    """Whoever measures, amid whatever change: no event is unaccounted for in between."""
+    spool = await ground.spool(lot=ROOMY, destinations=TWO)
+    one, other = spool.outlets.values()
+    found: set[int] = set()
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            found.update(outlet.unaccounted_events for outlet in (one, other))
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for position in range(80):
+            await spool.append(batch(4, position))
+            for outlet in (one, other):
+                for record in await outlet.read(4):
+                    assert await outlet.park(record, BUILD) is None
+            await spool.release(BUILD, "bound")
+            for outlet in (one, other):
+                await outlet.done(await outlet.read(4), Ended(3, {f"reason {position}": 1}))
+    finally:
+        is_over.set()
+        looking.join()
+        sys.setswitchinterval(interval_s)
+    assert found == {0}
+
+
 LAWS_OF_DESTINATIONS: tuple[Law, ...] = (
     gives_each_destination_everything,
     is_full_where_one_destination_is_slow,
@@ -127,4 +182,6 @@ LAWS_OF_DESTINATIONS: tuple[Law, ...] = (
     parks_for_each_destination_for_its_own_reason,
     bounds_what_each_destination_parks,
     tells_how_many_events_are_unaccounted_for,
+    keeps_for_each_or_for_none_what_nobody_waits_for,
+    is_seen_from_any_thread_as_it_is,
 )

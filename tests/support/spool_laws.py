@@ -185,20 +185,6 @@ async def bounds_what_is_parked(ground: Ground) -> None:
     assert await out.park(records[2], c) is None
 
 
-async def appends_nothing_for_one_who_left(ground: Ground) -> None:
-    """A caller that is cancelled was told nothing: its batch is not kept, and the others' are."""
-    spool = await ground.spool()
-    out = outlet_of(spool)
-    calls = [asyncio.create_task(spool.append(batch(1, position))) for position in range(8)]
-    await asyncio.sleep(0)
-    left = [call for call in calls[::2] if call.cancel()]
-    await asyncio.gather(*calls, return_exceptions=True)
-    await spool.append(batch(1, 99))
-    kept = [position for position, call in enumerate(calls) if not call.cancelled()]
-    assert positions(await out.read(100)) == [*kept, 99]
-    assert out.events == len(kept) + 1 == 9 - len(left)
-
-
 LAWS: tuple[Law, ...] = (
     gives_whole_records_in_order,
     wakes_a_reader_for_each_record,
@@ -213,5 +199,4 @@ LAWS: tuple[Law, ...] = (
     keeps_a_binding_while_parked,
     expires_what_has_waited_long_enough,
     bounds_what_is_parked,
-    appends_nothing_for_one_who_left,
 )

@@ -12,17 +12,18 @@ from support.scenes import batches
 from otel_bridge.model.events import EventBatch
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire import frame as framing
+from otel_bridge.wire import names as naming
 from otel_bridge.wire.codec import request_of
 from otel_bridge.wire.frame import COLUMNS, Frame
 from otel_bridge.wire.names import names_of
 from otel_bridge.wire.varints import decode_varints, unzigzag
 
 
-@pytest.fixture(scope="module", autouse=True)
-def any_size() -> Iterator[None]:
-    """Few events go the way of many here, which they otherwise do not."""
+@pytest.fixture(scope="module", autouse=True, params=[0, framing._FEW_BYTES], ids=["as-many", "as-few"])
+def any_size(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Few events go the way of many here, which they otherwise do not, and then their own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(framing, "_FEW_BYTES", 0)
+        patch.setattr(framing, "_FEW_BYTES", request.param)
         yield
 
 
@@ -146,10 +147,23 @@ def test_a_table_is_decoded_once() -> None:
 
 
 def test_tables_that_are_remembered_are_small() -> None:
-    """A table of many or long entries is decoded anew each time: what devices make the bridge remember is bounded."""
-    for names in ([b"x" * 4096] * 5, [b""] * 1000):
+    """A table of very many or long entries is decoded anew each time: what devices make the bridge remember is bounded."""
+    for names in ([b"x" * 4096] * 65, [b""] * 2000):
         body = request_of_names(*names)
         assert Frame.FromString(body).names is not Frame.FromString(body).names
+
+
+def test_large_tables_that_are_remembered_are_few() -> None:
+    """A model of a thousand identifiers is decoded once, and pushes out no small table; many such models, not all of them."""
+    small = Frame.FromString(request_of_names(b"small")).names
+    bodies = [
+        request_of_names(*(b"%d of %d" % (number, model) for number in range(1000))) for model in range(naming._KEPT_LARGE)
+    ]
+    tables = [Frame.FromString(body).names for body in bodies]
+    assert all(Frame.FromString(body).names is table for body, table in zip(bodies, tables, strict=True))
+    Frame.FromString(request_of_names(*[b"one more"] * 1000))
+    assert Frame.FromString(bodies[0]).names is not tables[0]
+    assert Frame.FromString(request_of_names(b"small")).names is small
 
 
 def request_of_names(*names: bytes) -> bytes:

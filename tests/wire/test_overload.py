@@ -201,7 +201,7 @@ def test_nobody_waits(opened: Opened, run: Run) -> None:
 
 
 def test_lookers_are_bounded(opened: Opened, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many watch health; the next is told to come again, and events are taken all the same."""
+    """So many watch health; the next is told to come again, who checks it is answered, and events are taken all the same."""
     monkeypatch.setattr(lookers, "MAX_OPEN", 3)
 
     async def main() -> None:
@@ -211,6 +211,7 @@ def test_lookers_are_bounded(opened: Opened, run: Run, monkeypatch: pytest.Monke
             for each in watching:
                 await each.read()
             assert told(await refused(health.Watch(health_pb2.HealthCheckRequest()).read()))[0] == "OVERLOADED"
+            await health.Check(health_pb2.HealthCheckRequest())
             assert (await ProfilingServiceStub(doors.channel).ExportEvents(REQUEST)).accepted == 1
             for each in watching:
                 each.cancel()
@@ -218,7 +219,7 @@ def test_lookers_are_bounded(opened: Opened, run: Run, monkeypatch: pytest.Monke
                 await watching[0].read()
             while True:
                 with contextlib.suppress(grpc.aio.AioRpcError):
-                    await health.Check(health_pb2.HealthCheckRequest())
+                    await health.Watch(health_pb2.HealthCheckRequest()).read()
                     break
 
     run(main())

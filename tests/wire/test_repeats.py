@@ -127,6 +127,17 @@ def test_the_disk_forgets_too() -> None:
     assert set(disk.oldest_s) == {99 * 0.5}
 
 
+def test_nothing_is_remembered() -> None:
+    """Where nothing is to be remembered nothing is written, and what was on disk is forgotten."""
+    disk = Disk([Seen(name(1).key, name(1).digest, b"1", 0)])
+    for entries, age_s, rows in ((0, HOUR_S, None), (10, 0.0, None), (10, HOUR_S, Seen(name(2).key, name(2).digest, b"2"))):
+        repeats = Repeats(entries, age_s, disk, Told(), Clock())
+        repeats.remember(name(2), b"2")
+        assert repeats.row_of(name(2), b"2") == rows
+        assert (repeats.find(name(1)) is None) == (repeats.find(name(2)) is None) == (rows is None)
+    assert disk.oldest_s == [0, 0]
+
+
 def test_attempts_at_once(run: Callable[..., Any]) -> None:
     """Of many attempts at once one is kept; all are answered as it is, when it is, and one that went away changes nothing."""
 
@@ -170,6 +181,49 @@ def test_after_a_failure_the_next_is_the_first(run: Callable[..., Any]) -> None:
         answers = await asyncio.gather(*(repeats.once(name(1), keep) for _ in range(4)), return_exceptions=True)
         assert [type(answer) for answer in answers] == [SpoolFull, SpoolFull, bytes, bytes]
         assert (len(tries), told) == (3, {"duplicate": 1})
+
+    run(main())
+
+
+def test_an_attempt_at_the_moment_of_failure(run: Callable[..., Any]) -> None:
+    """An attempt that comes when another has just failed, and before anybody was told, is the first."""
+
+    async def main() -> None:
+        repeats, second = Repeats(10, HOUR_S, Disk(), Told()), []
+
+        async def kept() -> bytes:
+            return b"answer"
+
+        async def fail() -> bytes:
+            second.append(asyncio.ensure_future(repeats.once(name(1), kept)))  # begins before the callbacks of this task
+            raise SpoolFull("no room")
+
+        with pytest.raises(SpoolFull):
+            await repeats.once(name(1), fail)
+        assert await second[0] == b"answer"
+
+    run(main())
+
+
+def test_who_goes_away_is_there_until_it_is_kept(run: Callable[..., Any]) -> None:
+    """A request whose sender went away holds its place as long as it is being kept: nothing is in the bridge uncounted."""
+
+    async def main() -> None:
+        repeats, gate = Repeats(10, HOUR_S, Disk(), Told()), asyncio.Event()
+
+        async def keep() -> bytes:
+            await gate.wait()
+            return b"answer"
+
+        attempt = asyncio.ensure_future(repeats.once(name(1), keep))
+        await asyncio.sleep(0)
+        attempt.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not attempt.done()
+        gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await attempt
 
     run(main())
 

@@ -17,6 +17,7 @@ from otel_bridge.wire.codec import request_of
 from otel_bridge.wire.frame import Frame
 
 RULES = Rules(lambda key: key.startswith("a"), lambda _key: True, 10**9)
+COLUMNS_OF_SHAPE = ("kind", "instruction", "chain", "name", "clock", "metadata", "occurrence")
 COLUMNS = ("kind", "instruction", "chain", "name", "start", "duration", "clock", "metadata")
 
 
@@ -117,7 +118,24 @@ def test_what_is_remembered_has_a_bound() -> None:
     for name in ("kind", "instruction", "identifier", "start_delta", "duration"):
         assert not getattr(made.events, name)
     admit(made.SerializeToString())
+    made.stream.runtime_version = b""
+    del made.blocks[:]
+    for _ in range(250):
+        made.stream.clocks.add()
+    admit(made.SerializeToString())
     assert [known.cache_info().currsize for known in (admission._known, blocks._known)] == [0, 0]
     for number in range(shape._KEPT + 10):
         shape.shape_of((bytes([number % 5, number // 5]), *[b""] * (len(shape.STEADY) - 1)))
     assert shape._known.cache_info().currsize == shape._KEPT
+
+
+@pytest.mark.parametrize("columns", [("kind",), ("kind", "instruction", "identifier"), shape.STEADY])
+def test_a_shape_takes_no_more_than_the_bound_of_all_foresees(columns: tuple[str, ...]) -> None:
+    """The dearest: one number of two bytes makes a column wide, whose others take one byte on the wire."""
+    size = shape._KEPT_BYTES // len(columns)
+    dearest = tuple(b"\x01" * (size - 2) + b"\x80\x01" if name in columns else b"" for name in shape.STEADY)
+    made = shape.shape_of(dearest)
+    assert made is not None
+    arrays = (*made.columns.values(), *(getattr(made, name) for name in (*COLUMNS_OF_SHAPE, "plain")))
+    assert sum(array.nbytes for array in arrays) <= 12 * sum(map(len, dearest))
+    assert made is shape.shape_of(dearest)

@@ -82,6 +82,58 @@ def test_let_in_at_the_moment_of_going(run: Callable[..., Any]) -> None:
     run(main())
 
 
+def test_gone_at_the_moment_of_letting_in(run: Callable[..., Any]) -> None:
+    """A request that is given up in the moment in which another leaves is passed over, and the next goes in."""
+
+    async def main() -> None:
+        turnstile = Turnstile(Limits(requests=1), ROOMY)
+        with await turnstile.enter():
+            gone, next_one = (asyncio.ensure_future(turnstile.enter()) for _ in range(2))
+            await asyncio.sleep(0)
+            gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        with await next_one:
+            assert turnstile.requests == 1
+        assert (turnstile.requests, turnstile.size_bytes, turnstile.waiting) == (0, 0, 0)
+
+    run(main())
+
+
+def test_what_turns_out_small_makes_room(run: Callable[..., Any]) -> None:
+    """Who waits for bytes goes in as soon as a request turns out smaller than it was counted, not only when one leaves."""
+
+    async def main() -> None:
+        turnstile = Turnstile(Limits(size_bytes=2 * AHEAD_BYTES), ROOMY)
+        with await turnstile.enter() as small, await turnstile.enter() as other:
+            waiting = asyncio.ensure_future(turnstile.enter())
+            await asyncio.sleep(0)
+            small.resize(10)
+            other.resize(10)
+            with await waiting:
+                assert turnstile.requests == 3
+
+    run(main())
+
+
+def test_memory_runs_short_meanwhile(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has waited in line does not go in either where memory is short by then, and leaves nothing behind."""
+    monkeypatch.setattr(module, "LOOK_S", 0.0)
+    used = [50]
+
+    async def main() -> None:
+        turnstile = Turnstile(Limits(requests=1), Memory(100, lambda: used[0]))
+        with await turnstile.enter():
+            waiting = asyncio.ensure_future(turnstile.enter())
+            await asyncio.sleep(0)
+            used[0] = 101
+        with pytest.raises(Overloaded, match=r"\(ingress.memory_bytes\)"):
+            await waiting
+        assert (turnstile.requests, turnstile.size_bytes, turnstile.waiting) == (0, 0, 0)
+
+    run(main())
+
+
 def test_bytes_are_bounded(run: Callable[..., Any]) -> None:
     """A body finds room as it grows, or does not; one alone may be as large as it is. What waits counts no body."""
 
