@@ -9,7 +9,8 @@ Invariants
 * `MAX_AT_ONCE` requests of a stream are in work at most; until there is room the next is not read.
 * A stream that waits for a request takes no place in the turnstile, which thousands of silent devices would fill. So a request
   counts once it is there, and until then short memory ends the stream (call.py).
-* No stream is silent for ever. One that is ends as if its sender had ended it, and so does each when the bridge stops.
+* No stream is silent for ever. One that is ends as if its sender had ended it, and so does each when the bridge stops. Where
+  nobody reads the answers it lasts as long as its connection may, and holds nothing but answers.
 """
 
 import asyncio
@@ -57,6 +58,7 @@ class Streams:
         self.traces = traces
         self._most = limits.connections
         self._open: set[_Stream] = set()
+        self._has_ended = False
 
     def __len__(self) -> int:
         return len(self._open)
@@ -69,13 +71,16 @@ class Streams:
             await abort(context, Overloaded(said, retry_after_s=RETRY_AFTER_S))
         stream = _Stream(self, context)
         self._open.add(stream)
+        if self._has_ended:
+            stream.hang_up()
         try:
             await stream.run()
         finally:
             self._open.discard(stream)
 
     def end(self) -> None:
-        """Take no more requests of open streams: each ends with its last answer."""
+        """Take no more requests of streams: each ends with its last answer, and one that had not begun yet at once."""
+        self._has_ended = True
         for stream in self._open:
             stream.hang_up()
 
@@ -93,7 +98,7 @@ class _Stream:
         # Beside those that it holds one is waited for by the writer, and one by the reader for its place.
         self._begun: asyncio.Queue[_Work | None] = asyncio.Queue(MAX_AT_ONCE - 2)
         self._loop = asyncio.get_running_loop()
-        self._heard_s = self._loop.time()
+        self._moved_s = self._loop.time()
         self._is_listening = self._is_over = False
 
     async def run(self) -> None:
@@ -102,13 +107,14 @@ class _Stream:
         self._watching = self._loop.call_later(self._streams.silence_s, self._watch)
         try:
             while (work := await self._begun.get()) is not None:
-                await self._context.write(await work)
+                await self._context.write(await _answer_of(work))
         except grpc.aio.AbortError:  # ended while a request was on its way, and counted there
             raise
-        except Disconnected:
-            await self._context.abort(_LATE, "nobody waits any more; the request was not kept")
         except Exception as error:  # noqa: BLE001 - each error has its row in the table
-            await abort(self._context, error)
+            with contextlib.suppress(grpc.aio.UsageError):  # it was ended for short memory while this was in work (call.py)
+                if isinstance(error, Disconnected):
+                    await self._context.abort(_LATE, "nobody waits any more; the request was not kept")
+                await abort(self._context, error)
         finally:
             self._watching.cancel()
             self._reading.cancel()
@@ -123,7 +129,7 @@ class _Stream:
             self._reading.cancel()
 
     def _watch(self) -> None:
-        left_s = self._heard_s + self._streams.silence_s - self._loop.time()
+        left_s = self._moved_s + self._streams.silence_s - self._loop.time()
         if left_s <= 0 and self._is_listening:
             self.hang_up()
         else:
@@ -131,9 +137,8 @@ class _Stream:
 
     async def _read(self) -> None:
         try:
-            while not self._is_over and (body := await self._next()) is not None:
-                renew_sender(str(self._context.peer()))
-                await self._queue(self._begin(body, await self._streams.way_in.turnstile.enter()))
+            while not self._is_over and (work := await self._take()) is not None:
+                await self._queue(work)
             await self._begun.put(None)
         except Exception as error:  # noqa: BLE001 - it is told in its turn
             if not isinstance(error, grpc.aio.AbortError):  # such was counted
@@ -141,6 +146,14 @@ class _Stream:
             end: _Work = self._loop.create_future()
             end.set_exception(error)
             await self._queue(end)
+
+    async def _take(self) -> "_Work | None":
+        """The next request, begun; None: there is none. Its body is not kept here, where a silent stream would hold it."""
+        body = await self._next()
+        if body is None:
+            return None
+        renew_sender(str(self._context.peer()))
+        return self._begin(body, await self._streams.way_in.turnstile.enter())
 
     async def _queue(self, work: _Work) -> None:
         try:
@@ -152,6 +165,7 @@ class _Stream:
     async def _next(self) -> bytes | None:
         """The next request; None: there is none."""
         self._is_listening = True
+        self._moved_s = self._loop.time()  # it was not silent while there was no room for its next
         try:
             return await self._streams.way_in.arrivals.next(self._context)
         except asyncio.CancelledError:
@@ -160,7 +174,7 @@ class _Stream:
             raise
         finally:
             self._is_listening = False
-            self._heard_s = self._loop.time()
+            self._moved_s = self._loop.time()
 
     def _begin(self, body: bytes, visit: Visit) -> _Work:
         try:
@@ -179,6 +193,9 @@ class _Stream:
             with streams.traces.request(_METHOD, self._parent, _TOLD) as span:
                 try:
                     answer = await streams.intake.export_events(body, sent, sender().tenant, self._is_given_up)
+                except asyncio.CancelledError:
+                    note_code(span, grpc.StatusCode.CANCELLED)
+                    raise
                 except Exception as error:
                     note_code(span, _LATE if isinstance(error, Disconnected) else code_of(error).grpc)
                     raise
@@ -191,6 +208,14 @@ class _Stream:
             raise
         streams.way_in.count("ok")
         return answer.SerializeToString()
+
+
+async def _answer_of(work: _Work) -> bytes:
+    try:
+        return await asyncio.shield(work)  # else a stream whose client is gone would last until its request is kept
+    except asyncio.CancelledError:
+        _drop(work)
+        raise
 
 
 def _drop(work: _Work) -> None:
