@@ -9,8 +9,9 @@ from support.pages import table
 from otel_bridge.config.bridge import SETTINGS
 from otel_bridge.telemetry.instruments import INSTRUMENTS
 from otel_bridge.wire import lookers
-from otel_bridge.wire.connections import MAX_HEAD_BYTES
+from otel_bridge.wire.connections import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED
 from otel_bridge.wire.grpc_door import LEAST_PING_S, MAX_STREAMS
+from otel_bridge.wire.streams import MAX_AT_ONCE
 from otel_bridge.wire.turnstile import RETRY_AFTER_S
 
 PAGE = "docs/overload.md"
@@ -46,9 +47,11 @@ def test_what_is_told_exists() -> None:
 
 def test_numbers_that_are_no_settings() -> None:
     """Bounds that nobody can set are told as the code has them."""
-    text = (ROOT / PAGE).read_text()
+    text = " ".join((ROOT / PAGE).read_text().split())
     assert f"{MAX_STREAMS} calls at a time" in text
     assert f"every {LEAST_PING_S} s" in text
-    assert re.search(rf"{lookers.MAX_OPEN}\s+calls of health", text)
-    assert f"{MAX_HEAD_BYTES >> 10} KiB" in text
+    assert f"of each call of health and reflection {lookers.MAX_OPEN} are open" in text
+    assert f"at most {MAX_HEADERS} headers and trailers of {MAX_HEAD_BYTES >> 10} KiB" in text
+    assert f"{MAX_PIPELINED} requests may wait behind" in text
+    assert f"{MAX_AT_ONCE} requests of one are in work" in text
     assert f"in {RETRY_AFTER_S:g} to {1.5 * RETRY_AFTER_S:g} s" in text
