@@ -61,7 +61,7 @@ def summary_of(done: Result) -> dict[str, Any]:
 
 @pytest.mark.parametrize("by", ["file", "standard input"])
 def test_a_serial_log_arrives_once(by: str, service: Service, tmp_path: Path) -> None:
-    """Whatever blocks a log has, of this project or of ExecuTorch's runner, each arrives; sent again, it is not emitted again."""
+    """Whatever blocks a log has, of this project or of ExecuTorch's runner, each arrives; sent again, none is emitted again."""
     app = f"uart {by}"
     request = a_request(app)
     data = a_log(
