@@ -17,7 +17,7 @@ from otel_bridge.spool.age import AgeClock
 from otel_bridge.spool.books import Account, Books, Mark
 from otel_bridge.spool.held import Held, Shares, share_of, total
 from otel_bridge.spool.protocol import CORRUPT, REMOVED, Awaited, Ended, Seen
-from otel_bridge.spool.rows import Row
+from otel_bridge.spool.rows import Row, events_in
 from otel_bridge.spool.schema import ROW_BYTES, ROW_COLUMNS, bit
 
 MAX_QUARANTINE_BYTES = 16 << 20
@@ -69,10 +69,11 @@ class SpoolFile:
     def settle(self) -> dict[str, int]:
         """Bring books and tables into agreement, where damage has set them apart; the events that are lost, by destination."""
         self._books.adopt(self._mark.accounts)
-        self._keep_only(sum(bit(each.number) for each in self._books.read()))
-        shares = [self.waiting(), *self.parked().values()]
-        actual = {each.number: sum(share_of(some, each.number).events for some in shares) for each in self._books.read()}
-        return self._books.settle(actual, self._mark.accounts)
+        accounts = self._books.read()
+        self._keep_only(sum(bit(each.number) for each in accounts))
+        if any(self._events_of(each.number) != each.here for each in accounts):
+            self._count_anew()
+        return self._books.settle({each.number: self._events_of(each.number) for each in accounts}, self._mark.accounts)
 
     def serve(self, names: Sequence[str]) -> dict[str, int]:
         """
@@ -218,6 +219,20 @@ class SpoolFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _events_of(self, destination: int) -> int:
+        return sum(share_of(some, destination).events for some in (self.waiting(), *self.parked().values()))
+
+    def _count_anew(self) -> None:
+        """Say of each record what its body holds, nothing where that is damaged: a count may be what fell over."""
+        for table in ("records", "parked"):
+            query = f"SELECT number, CAST(events AS INTEGER), CAST(checksum AS INTEGER), CAST(body AS BLOB) FROM {table}"
+            found = [
+                (events_in(body, checksum), number, events)
+                for number, events, checksum, body in self._connection.execute(query)
+            ]
+            changed = [(actual, number) for actual, number, events in found if actual != events]
+            self._connection.executemany(f"UPDATE {table} SET events = ? WHERE number = ?", changed)
 
     def _leave(self, destination: int, numbers: Sequence[int]) -> None:
         mine, these = bit(destination), f"WHERE number IN ({', '.join('?' * len(numbers))})"

@@ -22,6 +22,16 @@ class Row:
     pending: int
 
 
+def events_in(body: bytes, checksum: int) -> int:
+    """How many events a body holds; 0 where it is damaged."""
+    if zlib.crc32(body) != checksum:
+        return 0
+    try:
+        return len(decode(body))
+    except Undecodable:
+        return 0
+
+
 def record_of(row: Row) -> Record | str:
     """The record; or how the row is damaged: `checksum`, `undecodable`, or `count` where it says another number of events."""
     if zlib.crc32(row.body) != row.checksum:

@@ -78,6 +78,24 @@ def test_a_damaged_record_costs_itself(run: Run, tmp_path: Path) -> None:
     assert (run(drained(opened(tmp_path, watched))), watched.found, watched.drops) == ([], 0, {})
 
 
+@pytest.mark.parametrize("damaged", [(), (18,), (9,)], ids=["alone", "beside a damaged body", "of a damaged body"])
+@pytest.mark.parametrize("claimed", [EVENTS + 64, EVENTS - 8])
+def test_a_count_that_fell_over_costs_nothing(claimed: int, damaged: tuple[int, ...], run: Run, tmp_path: Path) -> None:
+    """A record that says it has other events than its body holds is read; what is lost beside it is counted to the event."""
+    run(filled(opened(tmp_path), parked=3))
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        assert connection.execute("UPDATE parked SET events = ? WHERE number = 2", (claimed,)).rowcount
+        assert connection.execute("UPDATE records SET events = ? WHERE number = 9", (claimed,)).rowcount
+        for number in damaged:
+            connection.execute("UPDATE records SET body = zeroblob(length(body)) WHERE number = ?", (number,))
+        connection.commit()
+    watched = Watched()
+    found = run(drained(opened(tmp_path, watched)))
+    assert sorted(found) == [n for n in range(BATCHES) if n + 1 not in damaged]
+    assert watched.found == BATCHES * EVENTS
+    assert dict(watched.drops) == ({"corrupt": EVENTS} if damaged else {})
+
+
 def test_the_quarantine_is_bounded(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest records leave it."""
     monkeypatch.setattr("otel_bridge.spool.file.MAX_QUARANTINE_BYTES", 1500)
