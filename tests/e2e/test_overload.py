@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import gzip
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +30,8 @@ from otel_bridge.wire.servicers import PROFILING
 MIB = 1 << 20
 IDLE, ACTIVE, TINY, DEVICES = 2000, 64, 100_000, 10_000
 EXPORT = f"/{PROFILING}/ExportEvents"
+Report = Callable[[str, int, int, int], None]
+"""Told of what, and of memory in bytes before, after and at most."""
 EVENTS = (delegated("x", 0, 1, 2), runtime("Method::execute", 0, 5))
 
 
@@ -38,10 +40,17 @@ def rss_bytes(service: Service) -> int:
     return int(Path(f"/proc/{service.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def report(what: str, before: int, after: int, bound: int) -> None:
-    """Print what was used, and hold it to the bound."""
-    print(f"{what}: RSS {before / MIB:.0f} -> {after / MIB:.0f} MiB, bound {bound / MIB:.0f} MiB")  # noqa: T201 - is asked for
-    assert after < bound
+@pytest.fixture
+def report(capsys: pytest.CaptureFixture[str]) -> Report:
+    """Prints what was used, also where the test passes, and holds it to the bound."""
+
+    def told(what: str, before: int, after: int, bound: int) -> None:
+        with capsys.disabled():
+            used = f"RSS {before / MIB:.0f} -> {after / MIB:.0f} MiB, bound {bound / MIB:.0f} MiB"
+            print(f"\n{what}: {used}")  # noqa: T201 - is asked for
+        assert after < bound
+
+    return told
 
 
 def body_of(batch: EventBatch, stream_id: bytes, sequence: int = 0, **resource: str) -> bytes:
@@ -64,7 +73,7 @@ def crowded(tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.mark.timeout(400)
-def test_a_hundred_thousand_tiny_requests(crowded: Service) -> None:
+def test_a_hundred_thousand_tiny_requests(crowded: Service, report: Report) -> None:
     """100,000 requests of one event are all acknowledged and emitted, each once."""
     first = body_of(batch_of((execute(), [delegated("x", 0, 1, 2)])), bytes([1]) * 16)
     # Messages of protobuf that follow each other are one: the number is set by what comes last.
@@ -77,7 +86,7 @@ def test_a_hundred_thousand_tiny_requests(crowded: Service) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_idle_connections_and_active_senders(crowded: Service) -> None:
+def test_idle_connections_and_active_senders(crowded: Service, report: Report) -> None:
     """Beside 2,000 connections that do nothing, half of them over gRPC, 64 senders are served, and every event is emitted."""
     batch, rounds = batch_of((execute(), [*EVENTS] * 10)), 20
     before = rss_bytes(crowded)
@@ -104,7 +113,7 @@ def test_idle_connections_and_active_senders(crowded: Service) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_devices_of_all_kinds(crowded: Service) -> None:
+def test_devices_of_all_kinds(crowded: Service, report: Report) -> None:
     """10,000 devices, each with a resource of its own, leave nothing behind that grows with their number."""
     batch = batch_of((execute(), EVENTS))
 
@@ -122,7 +131,7 @@ def test_devices_of_all_kinds(crowded: Service) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_bombs(crowded: Service) -> None:
+def test_bombs(crowded: Service, report: Report) -> None:
     """Bodies that become too large are refused, as gzip and as zstd, by either door, however many come at once."""
     zeros = bytes(80 * MIB)
     before = rss_bytes(crowded)
@@ -147,7 +156,7 @@ def test_bombs(crowded: Service) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_slow_clients(tmp_path: Path) -> None:
+def test_slow_clients(tmp_path: Path, report: Report) -> None:
     """Headers, bodies, TLS hellos, prefaces and messages that do not go on: all are cut off, while a sender is served."""
     made = make_certificates(tmp_path)
     limits = {"INGRESS__HANDSHAKE_TIMEOUT_S": "1", "INGRESS__BODY_TIMEOUT_S": "1", "INGRESS__IDLE_TIMEOUT_S": "2"}
