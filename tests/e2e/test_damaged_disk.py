@@ -2,7 +2,6 @@
 
 import random
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,7 +62,9 @@ def test_what_is_lost_is_counted(name: str, seed: int, before: dict[str, Path], 
         ledger = service.ledger()
         assert ledger.emitted == EVENTS * len(arrived) == len(sink.spans)
         lost = EVENTS * (len(REQUESTS) - len(arrived))
-        assert service.counts("dropped_events") == Counter({("corrupt",): lost} if lost else {})
+        dropped = service.counts("dropped_events")
+        assert dropped.total() == lost
+        assert set(dropped) <= {("corrupt",), ("spool_age",)}  # the second where the bit that fell over says when it was kept
         assert ledger.recovered == EVENTS * len(REQUESTS)
         assert service.profiling.ExportEvents(request(10**6)).accepted == EVENTS
         service.settle()
