@@ -49,14 +49,18 @@ def copy_readable(damaged: Path, target: sqlite3.Connection, mark: Path) -> bool
         for table, columns in (("clock", "id, age_ns, noted_ns"), ("seen", "key, digest, answer, noted_ns")):
             with contextlib.suppress(*DAMAGE):
                 _insert(target, table, columns, source.execute(f"SELECT {columns} FROM {table}"))
-        accounts: list[Account] = []
+        written: list[Account] = []
         with contextlib.suppress(*DAMAGE):
-            accounts = Books(source).read()
-    if not accounts:
-        with contextlib.closing(Mark(mark)) as marked:
-            accounts = marked.accounts
-    Books(target).write(accounts or [Account(1, DEFAULT)])
-    return bool(accounts)
+            written = Books(source).read()
+    with contextlib.closing(Mark(mark)) as marked:
+        known = [accounts for accounts in (written, marked.accounts) if accounts]
+    for accounts in known:
+        # Books on a damaged page may read as something that their table does not take.
+        with contextlib.suppress(sqlite3.IntegrityError):
+            Books(target).write(accounts)
+            return True
+    Books(target).write([Account(1, DEFAULT)])
+    return False
 
 
 def _is_old(source: sqlite3.Connection) -> bool:

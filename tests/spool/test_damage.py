@@ -96,6 +96,24 @@ def test_a_count_that_fell_over_costs_nothing(claimed: int, damaged: tuple[int, 
     assert dict(watched.drops) == ({"corrupt": EVENTS} if damaged else {})
 
 
+def test_books_that_make_no_sense_are_taken_from_the_mark(run: Run, tmp_path: Path) -> None:
+    """A page of the books that reads as nothing keeps no spool from starting: the mark has them, and nothing is lost."""
+    run(filled(opened(tmp_path)))
+    path = tmp_path / FILE_NAME
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, 'name TEXT NOT NULL', 'name TEXT') WHERE name = 'books'"
+        )
+        connection.commit()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE books SET name = NULL")
+        connection.commit()
+    watched = Watched()
+    assert run(drained(opened(tmp_path, watched))) == list(range(BATCHES))
+    assert (watched.found, dict(watched.drops)) == (BATCHES * EVENTS, {})
+
+
 def test_the_quarantine_is_bounded(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest records leave it."""
     monkeypatch.setattr("otel_bridge.spool.file.MAX_QUARANTINE_BYTES", 1500)
