@@ -65,6 +65,7 @@ class _Opened:
         self._bodies: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._waiting: deque[_Answer] = deque()
         self.is_open = True
+        self._end: BridgeRefused | BridgeUnavailable = _ended(None)
         method = connection.channel.stream_stream(_STREAM, None, pb.ExportEventsResponse.FromString)
         self._call = method(iter(self._bodies.get, None), metadata=connection.metadata())
         self._hearing = threading.Thread(target=self._hear, name="load-answers", daemon=True)
@@ -78,7 +79,7 @@ class _Opened:
                 self._waiting.append(answer)
                 self._bodies.put(body)
             else:
-                answer.set_exception(_ended(None))
+                answer.set_exception(self._end)
         return answer
 
     def cancel(self) -> None:
@@ -97,10 +98,11 @@ class _Opened:
                 self._waiting.popleft().set_result(answer)
         except grpc.RpcError as error:
             failure = self._connection.failure(error)
+        first, rest = failure or _ended(None), _ended(failure)
         with self._lock:
             self.is_open = False
+            self._end = rest if self._waiting else first  # where nothing was sent yet, what is sent next is what was refused
         self._bodies.put(None)  # gRPC waits for it in a thread
-        first, rest = failure or _ended(None), _ended(failure)
         for place, unanswered in enumerate(self._waiting):
             unanswered.set_exception(first if not place else rest)
 

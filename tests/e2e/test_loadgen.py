@@ -141,6 +141,7 @@ def test_it_gets_in_with_a_token(tmp_path: Path, sink: OtlpSink) -> None:
         (["--events", "0"], "Invalid value for '--events'"),
         (["--events", "9", "--http", "--connections", "2"], "--connections is for gRPC"),
         (["--events", "9", "--http", "--stream"], "--stream is for gRPC"),
+        (["--events", "9", "--server", "127.0.0.1:1", "--stream"], "no bridge answers at 127.0.0.1:1"),
         (["--events", "9", "--batch", "2"], "--batch: is 2"),
         (["--events", "9", "--mapping", "no/such/file"], "no/such/file: cannot be read"),
         (["--events", "9", "--server", "nowhere"], "server: 'nowhere' must be HOST:PORT"),
