@@ -5,10 +5,11 @@ What `render` prints and what `load` says of a fault are made from the declarati
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import Ge, Gt, Le
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.fields import FieldInfo
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -19,6 +20,13 @@ class Section(BaseModel):
     """A table of the configuration file. Its docstring is the sentence above it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _without_nul(cls, value: object) -> object:
+        if isinstance(value, str | Path) and "\0" in str(value):
+            raise ValueError("must not hold a NUL character: no path, address or name has one")
+        return value
 
 
 def setting(

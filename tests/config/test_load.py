@@ -69,6 +69,8 @@ BAD = [
     ("export.timeout_ms", 1.5, "(1.5) must be a whole number"),
     ("export.max_request_bytes", 1 << 30, "(1073741824) must be at most 67108864"),
     ("export.protocol", "http/json", "('http/json') is not supported: use http/protobuf or grpc"),
+    ("export.path", "a\0b", "('a\\x00b') must not hold a NUL character: no path, address or name has one"),
+    ("server.data_dir", "a\0b", "('a\\x00b') must not hold a NUL character: no path, address or name has one"),
     ("export.protocol", "udp", "('udp') must be 'grpc', 'http/protobuf' or 'file'"),
     ("export.endpoint", "ftp://host", f"('ftp://host') {URL}"),
     ("export.endpoint", "http://a:b@c", "('http://****@c') must not hold a user name or password: they belong in a header"),
