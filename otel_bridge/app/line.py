@@ -33,8 +33,8 @@ def frame(kind: str, number: int, *what: object) -> bytes:
 
 def read_now(end: socket.socket) -> Any:
     """The argument of what is told first, before there is a loop. Raises `ConnectionError` where nothing comes."""
-    with end.dup().makefile("rb", buffering=0) as file:
-        return _parsed(_exactly(file.read, int.from_bytes(_exactly(file.read, _LENGTH_BYTES), "big")))[2][1]
+    length = int.from_bytes(_exactly(end, _LENGTH_BYTES), "big")
+    return _parsed(_exactly(end, length))[2][1]
 
 
 class Line:
@@ -122,10 +122,10 @@ def _parsed(body: bytes) -> Any:
     return pickle.loads(body)  # noqa: S301 - from a process of ours alone, see the module
 
 
-def _exactly(read: Callable[[int], bytes | None], size: int) -> bytes:
+def _exactly(end: socket.socket, size: int) -> bytes:
     parts = bytearray()
     while len(parts) < size:
-        part = read(size - len(parts))
+        part = end.recv(size - len(parts))
         if not part:
             raise ConnectionError("the supervisor is gone")
         parts += part

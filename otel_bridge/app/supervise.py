@@ -171,7 +171,7 @@ class Supervisor:
             try:
                 self._workers[number] = await self._spawn(number)
             except OSError as error:
-                _log.error("worker %d cannot be started: %s", number, error.strerror)  # noqa: TRY400 - it says all there is
+                _log.error("worker %d cannot be started: %s", number, error.strerror)
                 continue
             if self._stopping.is_set():  # meanwhile: nobody has told this one
                 self._workers[number].line.tell("stop", None)

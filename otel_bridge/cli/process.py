@@ -3,15 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from otel_bridge.app.bridge import Bridge
 from otel_bridge.cli.open_files import OTHER_FILES, raise_open_files
 from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.pipeline.memory import keep_freed_memory
 from otel_bridge.telemetry.logs import configure
+
+if TYPE_CHECKING:
+    from otel_bridge.app.bridge import Bridge
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +31,7 @@ def prepare(settings: BridgeConfig) -> None:
     raise_open_files(2 * settings.ingress.max_connections + OTHER_FILES)
 
 
-async def live(bridge: Bridge, stopping: asyncio.Event) -> None:
+async def live(bridge: "Bridge", stopping: asyncio.Event) -> None:
     """Let a bridge work that has started, until it is to stop, and stop it. Raises `ClickException` where it broke."""
     ends = [asyncio.create_task(stopping.wait()), asyncio.create_task(bridge.wait_broken())]
     try:

@@ -5,14 +5,16 @@ import logging
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from otel_bridge.app.bridge import Bridge
-from otel_bridge.app.supervise import Supervisor
 from otel_bridge.cli.process import live, log_as, prepare, run
 from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.config.load import load
+
+if TYPE_CHECKING:
+    from otel_bridge.app.bridge import Bridge
 
 _log = logging.getLogger(__name__)
 
@@ -64,13 +66,19 @@ def serve(
     )
     if settings.server.workers == 1:
         prepare(settings)
-        run(_serve(Bridge(settings)))
+        _serve(settings)
     else:
         log_as(settings)
         run(_supervise(settings))
 
 
-async def _serve(bridge: Bridge) -> None:
+def _serve(settings: BridgeConfig) -> None:
+    from otel_bridge.app.bridge import Bridge  # noqa: PLC0415 - nor does a supervisor need a whole bridge
+
+    run(_live(Bridge(settings)))
+
+
+async def _live(bridge: "Bridge") -> None:
     stopping = _stopping()
     await bridge.start()
     _log.info("otel-bridge listens for gRPC on %s and for HTTP on %s", bridge.grpc_address, bridge.http_address)
@@ -78,6 +86,8 @@ async def _serve(bridge: Bridge) -> None:
 
 
 async def _supervise(settings: BridgeConfig) -> None:
+    from otel_bridge.app.supervise import Supervisor  # noqa: PLC0415 - a bridge that is alone needs none
+
     await Supervisor(settings, _WORKER).run(_stopping())
 
 
