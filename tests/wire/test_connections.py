@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from support.certificates import make_certificates
-from support.crowds import PREFACE, ended, post, trickle, until
+from support.crowds import PATIENCE_S, PREFACE, ended, post, trickle, until
 from support.http import sent
 from support.requests import a_request
 from support.scenes import delegated
@@ -114,10 +114,11 @@ def test_too_many_connections(opened: Opened, run: Run) -> None:
             assert doors.tally.outcomes == {"turned_away": 1}
             await until(lambda: not doors.http.connections)
             assert (await doors.client.get("/healthz")).status_code == 200
-            while True:
-                with contextlib.suppress(grpc.aio.AioRpcError):
-                    await ProfilingServiceStub(doors.channel).ExportEvents(REQUEST, wait_for_ready=True, timeout=10)
-                    break
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    with contextlib.suppress(grpc.aio.AioRpcError):
+                        await ProfilingServiceStub(doors.channel).ExportEvents(REQUEST, wait_for_ready=True, timeout=10)
+                        break
 
     run(main())
 
