@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from otel_bridge.errors import ConfigError
+from otel_bridge.model.destination import MAX_DESTINATIONS
 from otel_bridge.spool.protocol import CORRUPT, Ended
-from otel_bridge.spool.schema import MAX_DESTINATIONS
 
 
 @dataclass(frozen=True, slots=True)
