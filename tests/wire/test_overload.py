@@ -225,3 +225,22 @@ def test_lookers_are_bounded(opened: Opened, run: Run, monkeypatch: pytest.Monke
                         break
 
     run(main())
+
+
+def test_checks_that_do_not_end(opened: Opened, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who begins to check health and does not end keeps nobody else from it: the oldest of these is told to come again."""
+    monkeypatch.setattr(lookers, "MAX_OPEN", 3)
+    half = half_a_message("/grpc.health.v1.Health/Check", 2000)
+
+    async def main() -> None:
+        async with opened() as doors:
+            health = health_pb2_grpc.HealthStub(doors.channel)
+            stuck = [await sent(doors.grpc.address, half) for _ in range(3)]
+            await until(lambda: doors.grpc._guards[-1]._open.total() == 3)
+            for _ in range(3):  # once one has made room there is room
+                await health.Check(health_pb2.HealthCheckRequest())
+            assert doors.tally.outcomes == {"overloaded": 1}
+            for _, writer in stuck:
+                writer.close()
+
+    run(main())
