@@ -80,6 +80,11 @@ class Arrivals:
             self._due_s.pop(context, None)
         return None if message is _END else bytes(message)
 
+    def turn_away(self, context: Context, error: BridgeError) -> None:
+        """End a call whose message is on its way."""
+        if context in self._due_s:
+            self._turn_away([context], error)
+
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
         self._looking = loop.call_later(_LOOK_S, self._look) if self._due_s else None
