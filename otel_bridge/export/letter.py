@@ -87,6 +87,13 @@ def paths_in(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.pb"))
 
 
+def move_letter(path: Path, directory: Path) -> None:
+    """Move the letter with this `.pb` to another directory of the same file system. Raises OSError."""
+    for each in (_about_path(path), path):  # in this order: whoever finds a .pb finds both
+        with suppress(FileNotFoundError):
+            each.rename(directory / each.name)
+
+
 def size_of(path: Path) -> int:
     """Bytes of both files of the letter with this `.pb`."""
     size = 0

@@ -143,10 +143,19 @@ async def _opened(
     connections: ConnectionLimits = _CONNECTIONS,
     duplicates: int = 1000,
 ) -> AsyncIterator[Doors]:
+    async def list_missing(tenant: str) -> list[MissingMapping]:
+        return list(missing) if tenant == missing_tenant else []
+
+    async def uploaded() -> None:
+        """Nothing waits for it."""
+
+    async def metrics() -> bytes:
+        return b"a_metric 1\n"
+
     spool, tally, registry = spool_of(spool_bytes), Tally(), MemoryRegistry()
     repeats = Repeats(duplicates, 3600, spool, tally)
     intake = Intake(spool, ANYTHING, build_of or registry.build_of, tally, repeats, spend=spend)
-    mappings = Mappings(registry, lambda tenant: list(missing) if tenant == missing_tenant else [], lambda: None, quota_of)
+    mappings = Mappings(registry, list_missing, uploaded, quota_of)
     turnstile = Turnstile(limits, memory or Memory(0, lambda: None))
     way_in = WayIn(turnstile, Arrivals(body_timeout_s, turnstile, tally.request), tally.request)
     app = http_app(
@@ -155,7 +164,7 @@ async def _opened(
         limits=BodyLimits(limit_bytes, read_timeout_s, body_timeout_s),
         turnstile=turnstile,
         ready=lambda: Condition(doors.ready, {"spool": "ok"}),
-        metrics=lambda: b"a_metric 1\n",
+        metrics=metrics,
         count=tally.request,
         gate=gate,
     )
