@@ -11,7 +11,7 @@ import contextlib
 import logging
 import math
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 
@@ -24,6 +24,8 @@ from otel_bridge.wire.turnstile import Turnstile
 _log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
+Handler: TypeAlias = Any
+"""A `grpc.RpcMethodHandler`, whose stubs know synchronous functions only."""
 
 OWN_METHODS = f"/{profiling_pb2.DESCRIPTOR.package}."
 """How the names of the bridge's own methods begin; health and reflection are others'."""
