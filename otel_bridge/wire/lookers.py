@@ -11,18 +11,15 @@ Invariants
 import contextlib
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from otel_bridge.errors import MalformedRequest, Overloaded
-from otel_bridge.wire.call import OWN_METHODS, Arrivals, Context, abort
+from otel_bridge.wire.call import OWN_METHODS, Arrivals, Context, Handler, abort
 
 MAX_OPEN = 256
-
-_Handler: TypeAlias = Any
-"""A `grpc.RpcMethodHandler`, whose stubs know synchronous functions only."""
 
 
 class Lookers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic for type checkers only
@@ -35,16 +32,16 @@ class Lookers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic 
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_Handler]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> _Handler:
+    ) -> Handler:
         """The handler of a call; one that is not the bridge's own is bounded."""
         handler = await continuation(handler_call_details)
         if handler is None or str(handler_call_details.method).startswith(OWN_METHODS):
             return handler
         return self._bounded(handler, str(handler_call_details.method))
 
-    def _bounded(self, handler: _Handler, method: str) -> _Handler:
+    def _bounded(self, handler: Handler, method: str) -> Handler:
         async def check(_messages: object, context: Context) -> Any:
             with self._counted(method) as fault:
                 message = await self._read(handler, method, context, fault)
@@ -79,7 +76,7 @@ class Lookers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic 
         finally:
             self._open[method] -= 1
 
-    async def _read(self, handler: _Handler, method: str, context: Context, fault: Overloaded | None) -> Any:
+    async def _read(self, handler: Handler, method: str, context: Context, fault: Overloaded | None) -> Any:
         arriving = self._arriving[method]
         if fault is not None:
             if not arriving:

@@ -52,7 +52,7 @@ def a_readiness(seen: Seen, registry: MemoryRegistry | None = None, *, needs_egr
     """One that has started."""
     spool = spool_of(MAX_BYTES)
     spool.__class__ = Spool
-    spool.seen = seen  # type: ignore[attr-defined]  # as the line above says
+    spool.seen = seen
     made = Readiness(
         registry or MemoryRegistry(),
         spool,

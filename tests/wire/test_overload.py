@@ -132,6 +132,25 @@ def test_a_message_that_does_not_end(opened: Opened, run: Run) -> None:
     run(main())
 
 
+def test_messages_that_keep_others_out(opened: Opened, run: Run) -> None:
+    """However long a message may take, where others wait for its place it has no longer than they have."""
+
+    async def main() -> None:
+        async with opened(limits=Limits(requests=2, wait_s=0.5), body_timeout_s=1000.0) as doors:
+            calls = [await raw_call(doors.grpc.address) for _ in range(2)]
+            await until(lambda: doors.turnstile.requests == 2)
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    with contextlib.suppress(grpc.aio.AioRpcError):  # it may be a moment too early
+                        await ProfilingServiceStub(doors.channel).ExportEvents(REQUEST)
+                        break
+            assert doors.tally.outcomes["body_stalled"] in {1, 2}
+            for _, writer in calls:
+                writer.close()
+
+    run(main())
+
+
 def test_a_bomb_over_grpc(opened: Opened, run: Run) -> None:
     """A message that gzip makes small is bounded by what it becomes; nothing of it is kept, and the connection goes on."""
 
