@@ -13,6 +13,7 @@ Invariants
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -110,6 +111,7 @@ class Readiness:
         self._conditions: list[Condition] = []
         self._now = now
         self._registry_fails = False
+        self._asked_registry_s = math.inf
         self._registry_wrong = Lasting(LASTS_S, now)
         self._egress_wrong = Lasting(LASTS_S, now)
         self._is_full = False
@@ -145,8 +147,9 @@ class Readiness:
         return Condition(is_ready, wrong)
 
     def look(self) -> None:
-        """See what lasts."""
-        self._registry_wrong.see(is_wrong=self._registry_fails)
+        """See what lasts. A registry that has been asked since the last look and says nothing fails too."""
+        is_silent = self._now() - self._asked_registry_s >= _LOOK_S
+        self._registry_wrong.see(is_wrong=self._registry_fails or is_silent)
         self._egress_wrong.see(is_wrong=self._sight.is_cut_off)
 
     async def _watch(self, tell: Tell) -> None:
@@ -166,12 +169,14 @@ class Readiness:
 
     async def _watch_registry(self) -> None:
         while True:
+            self._asked_registry_s = self._now()
             try:
                 await asyncio.to_thread(self._registry.refresh)
                 self._registry_fails = False
             except Exception as error:  # noqa: BLE001 - whatever keeps it from answering; the next look tries again
                 _log.warning("the registry of mappings cannot be read: %s", error)
                 self._registry_fails = True
+            self._asked_registry_s = math.inf
             await asyncio.sleep(_LOOK_S)
 
     def _fills(self) -> bool:

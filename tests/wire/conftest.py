@@ -10,6 +10,7 @@ import grpc
 import httpx
 import pytest
 from starlette.applications import Starlette
+from support.crowds import PATIENCE_S
 from support.requests import ANYTHING
 from support.spools import emitted, outlet_of, spool_of
 
@@ -81,10 +82,11 @@ class Tally:
         self._changed.set()
 
     async def heard(self, outcome: str) -> None:
-        """Wait until a request ended so."""
-        while not self.outcomes[outcome]:
-            self._changed.clear()
-            await self._changed.wait()
+        """Wait until a request ended so. Raises `TimeoutError` where none does."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not self.outcomes[outcome]:
+                self._changed.clear()
+                await self._changed.wait()
 
 
 @dataclass
