@@ -78,14 +78,12 @@ class Supervisor:
         self._config = config.model_copy(update={"server": server})
         self._table = _open_table(config)
         self._workers: dict[int, _Worker] = {}
-        self._ready = 0
-        self._fault = ""
         self._go = asyncio.Event()
         self._stopping = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
         """
-        Work until `stop`, or until no worker can.
+        Work until `stop`.
 
         Raises `ConfigError` where a worker cannot start, `WorkerEnded` where one did not end well when it was stopped.
         """

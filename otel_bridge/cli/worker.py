@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 
@@ -63,5 +64,5 @@ async def _work(bridge: Bridge, crew: Crew, end: socket.socket) -> None:
         await crew.line.ask("fault", str(error))
         click.get_current_context().exit(1)
     crew.line.tell("open", None)
-    _log.info("worker %d is there", crew.number)
+    _log.info("worker %d is there, as process %d", crew.number, os.getpid())
     await live(bridge, stopping)
