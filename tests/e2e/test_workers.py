@@ -184,7 +184,7 @@ def test_a_setting_that_no_worker_can_obey(tmp_path: Path) -> None:
     assert several.stderr == one.stderr
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(180)
 def test_a_worker_that_is_killed_comes_back(service: Service, sink: OtlpSink) -> None:
     """Under load: what was acknowledged arrives, copies are equal, and what is sent again is not accepted twice."""
     before = set(workers_of(service.process.pid))
@@ -218,7 +218,7 @@ def test_a_worker_that_is_killed_comes_back(service: Service, sink: OtlpSink) ->
     assert (len(after), len(after & before)) == (COUNT, COUNT - 1)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(180)
 def test_workers_end_without_their_supervisor_and_fewer_take_over(tmp_path: Path) -> None:
     """
     A kill of the supervisor leaves no worker behind, and the next start has what they had: with fewer workers, and with one.
