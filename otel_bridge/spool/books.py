@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from otel_bridge.errors import ConfigError
+from otel_bridge.model.destination import MAX_DESTINATIONS
 from otel_bridge.spool.protocol import CORRUPT, Ended
-from otel_bridge.spool.schema import MAX_DESTINATIONS, bit
+from otel_bridge.spool.schema import bit
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from otel_bridge.spool.encode import encode
 from otel_bridge.spool.file import SpoolFile
 from otel_bridge.spool.held import Shares, share_of, total
 from otel_bridge.spool.lot import LotLimits
-from otel_bridge.spool.opening import SYSTEM, Clocks, Opened, Synchronous, open_file
+from otel_bridge.spool.opening import SYSTEM, Clocks, Opened, Synchronous, open_file, tell_lost
 from otel_bridge.spool.outlet import SqliteOutlet
-from otel_bridge.spool.protocol import CORRUPT, REMOVED, Awaited, Record, Seen, Watch
+from otel_bridge.spool.protocol import Awaited, Record, Seen, Watch
 from otel_bridge.spool.room import Bounds, check_room
 from otel_bridge.spool.schema import bit
 from otel_bridge.spool.stock import Kept, Stock
@@ -158,14 +158,7 @@ class SqliteSpool:
             if here := outlet.events + outlet.parked_events:
                 _log.info("the spool holds %d events of before for %s, %d of them parked", here, name, outlet.parked_events)
                 watch.recovered(name, here)
-        for name, events in opened.lost.items():
-            _log.error("the spool's file was damaged: %d acknowledged events, or fewer, are lost to %s", events, name)
-            watch.recovered(name, events)
-            watch.dropped(name, events, CORRUPT)
-        for name, events in opened.removed.items():
-            _log.warning("%d events are dropped that %s had not got, which the settings do not name any more", events, name)
-            watch.recovered(name, events)
-            watch.dropped(name, events, REMOVED)
+        tell_lost(opened, watch)
 
     def _expect(self, events: int, size: int) -> None:
         self._stock.size_bytes += size
