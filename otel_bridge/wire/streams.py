@@ -207,7 +207,7 @@ class _Stream:
             streams.way_in.count(_reason_of(error))
             raise
         streams.way_in.count("ok")
-        return answer.SerializeToString()
+        return answer
 
 
 async def _answer_of(work: _Work) -> bytes:
