@@ -146,7 +146,7 @@ class EventBatch:
     clock: NDArray[np.uint8]
     metadata: NDArray[np.uint32]
     occurrence: NDArray[np.uint32] | None = None
-    _nbytes: int = field(default=0, init=False, repr=False)
+    _nbytes: int = field(default=0, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.kind)
