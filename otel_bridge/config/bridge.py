@@ -23,7 +23,7 @@ from otel_bridge.config.setting import Section
 from otel_bridge.config.telemetry import TelemetryConfig
 from otel_bridge.config.tenants import TenantsConfig, faults_of_tenants
 from otel_bridge.config.values import split_address
-from otel_bridge.model.destination import DEFAULT
+from otel_bridge.model.destination import DEFAULT, MAX_DESTINATIONS
 
 
 class BridgeConfig(Section):
@@ -51,6 +51,11 @@ class BridgeConfig(Section):
         faults += faults_of_jwt(self.jwt, self.auth)
         faults += faults_of_tenants(self.tenants, self.auth)
         faults += faults_of_files({section_of(name): each for name, each in self.exports.items()})
+        if len(self.exports) > MAX_DESTINATIONS:
+            faults.append(
+                f"destinations has {len(self.destinations)} tables: with export, there may be {MAX_DESTINATIONS} destinations "
+                "at most"
+            )
         if self.server.grpc_address == self.server.http_address and split_address(self.server.grpc_address)[1]:
             faults.append(f"server.grpc_address and server.http_address must differ; both are {self.server.grpc_address}")
         if self.spool.max_bytes < self.server.max_request_bytes:

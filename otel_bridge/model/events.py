@@ -239,7 +239,9 @@ def divide(batch: EventBatch, max_events: int) -> list[EventBatch]:
     pieces = []
     first = 0
     while first < len(batch.blocks):
-        fitting = int(np.searchsorted(batch.bounds, batch.bounds[first] + max_events, "right")) - 1
+        left = max(len(batch) - int(batch.bounds[first]), 1)
+        even = -(-left // -(-left // max_events))  # not a last piece of a few events, which costs as much as a large one
+        fitting = int(np.searchsorted(batch.bounds, batch.bounds[first] + even, "right")) - 1
         last = max(fitting, first + 1)
         rows = slice(int(batch.bounds[first]), int(batch.bounds[last]))
         columns = {column: getattr(batch, column)[rows] for column in _COLUMNS}

@@ -60,9 +60,9 @@ class HttpDoor:
         """How many are open."""
         return self._server.connections
 
-    def bind(self, address: str) -> None:
-        """Take the port, which `address` then holds. Raises `ConfigError`."""
-        self._listener = bound("server.http_address", address)
+    def bind(self, address: str, *, shares: bool = False) -> None:
+        """Take the port, which `address` then holds; `shares` it with other workers. Raises `ConfigError`."""
+        self._listener = bound("server.http_address", address, shares=shares)
         self.address = with_port(address, self._listener.getsockname()[1])
 
     async def start(self) -> None:

@@ -11,17 +11,18 @@ Invariants
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from otel_bridge.wire.connections import ConnectionLimits
 from otel_bridge.wire.eager import begin
 from otel_bridge.wire.exchange import IS_GONE
 from otel_bridge.wire.guard import CLIENT_NAMES
+from otel_bridge.wire.transport import Flow, Parting
 
 MAX_HEAD_BYTES = 65_536
 """Of headers and trailers come no more than this, and what one piece more holds."""
@@ -59,7 +60,8 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Tell requests who the client is, by the certificate that TLS has verified, and how to learn that it is gone."""
         super().connection_made(transport)
-        self.flow = _Flow(transport, self.pipeline)
+        self.flow = Flow(transport, self.pipeline)
+        self._parting = Parting(transport, lambda: not self._is_whole, self._limits.body_s)
         self.app_state = {**self.app_state, IS_GONE: transport.is_closing}
         connection = transport.get_extra_info("ssl_object")
         shown = connection.getpeercert() if connection is not None else None
@@ -78,6 +80,9 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; what stands between two requests counts as headers of the next."""
+        if self._parting.has_begun:
+            self._parting.discard(data)
+            return
         if self._is_whole and not self._is_under_way:
             self._in_head = True
         elif not self._is_whole:
@@ -114,7 +119,11 @@ class Protocol(HttpToolsProtocol):
         if self._is_under_way:
             self.transport.close()
         else:
-            super().send_400_response(msg)
+            head = (
+                f"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: {len(msg)}\r\nconnection: close\r\n"
+            )
+            self._parting.write(f"{head}\r\n{msg}".encode())
+            self._parting.close()
 
     def on_message_begin(self) -> None:
         """The headers of a request begin."""
@@ -128,6 +137,7 @@ class Protocol(HttpToolsProtocol):
         if not self.parser.should_upgrade():
             self._in_head = False
             super().on_headers_complete()
+            self.cycle.transport = self._parting  # type: ignore[assignment]  # as much of a transport as a cycle asks for
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -168,11 +178,13 @@ class Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """An answer that needed no body, or not all of it, leaves a rest; and the next request may have begun."""
+        if self._parting.has_begun:
+            return
         super().on_response_complete()
         self._look_at_next()
         self._unset_keepalive_if_required()
         if self.expect_100_continue and not self._is_whole and not self._is_under_way:
-            self.transport.close()  # the body was not asked for: whether it comes is not known
+            self._parting.close()  # the body was not asked for: whether it comes is not known
         self._mind_phase()
 
     def pause_writing(self) -> None:
@@ -214,18 +226,6 @@ class Protocol(HttpToolsProtocol):
             self.transport.abort()
         else:
             self.transport.close()
-
-
-class _Flow(FlowControl):
-    """Reads nothing more as long as requests wait behind the one that is answered."""
-
-    def __init__(self, transport: asyncio.Transport, pipeline: Collection[object]) -> None:
-        super().__init__(transport)
-        self._pipeline = pipeline
-
-    def resume_reading(self) -> None:
-        if not self._pipeline:
-            super().resume_reading()
 
 
 class _Refused(Exception):

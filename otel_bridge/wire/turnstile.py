@@ -102,6 +102,11 @@ class Turnstile:
         """How many requests wait."""
         return len(self._line)
 
+    @property
+    def wait_s(self) -> float:
+        """How long one may wait."""
+        return self._limits.wait_s
+
     async def enter(self) -> "Visit":
         """Wait for room for one more request, of `AHEAD_BYTES` as long as it is not read. Raises `Overloaded`."""
         self.check_memory()

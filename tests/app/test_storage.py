@@ -18,7 +18,7 @@ Run = Callable[[Any], Any]
 
 def opened(folder: Path, durability: str) -> Spool:
     """The spool of a bridge on this data directory."""
-    return open_spool(load(None, {"server.data_dir": folder, "spool.durability": durability}), Recorder(Telemetry()))
+    return open_spool(load(None, {"server.data_dir": folder, "spool.durability": durability}), Recorder(Telemetry()), folder)
 
 
 async def closed(spool: Spool, *, events: int = 0) -> None:

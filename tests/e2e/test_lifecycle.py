@@ -4,7 +4,6 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -15,11 +14,8 @@ from support.etdump_writer import ProfileEvent, RunData, write_etdump
 from support.otlp_answers import Answer
 from support.otlp_sink import OtlpSink
 from support.processes import LOOPBACK, free_port
-from support.scenes import STREAM, batch_of, delegated, execute, runtime
+from support.requests import an_inference
 from support.service import ANY_PORT, Service, otel_bridge, running
-
-from otel_bridge.v1 import profiling_pb2 as pb
-from otel_bridge.wire.codec import request_of
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "bridge.example.toml"
 SOON = {"EXPORT__RETRY_INITIAL_S": "0.05", "EXPORT__RETRY_MAX_S": "0.1"}
@@ -32,14 +28,6 @@ def sink() -> Iterator[OtlpSink]:
     """A back end of its own for each test: it is switched off and on."""
     with OtlpSink() as sink:
         yield sink
-
-
-def an_inference(sequence: int, *, metadata_bytes: int = 0) -> pb.ExportEventsRequest:
-    """A request of two events, of an app called "app"."""
-    metadata = sequence.to_bytes(4, "big") * (metadata_bytes // 4)
-    stream = replace(STREAM, sequence=sequence, resource=(("service.name", "app"),))
-    events = [delegated("x", 0, 1, 2, metadata=metadata), runtime("Method::execute", 0, 5)]
-    return request_of(batch_of((execute(), events), stream=stream))
 
 
 def assert_once(service: Service, inferences: int) -> None:
