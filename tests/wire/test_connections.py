@@ -16,7 +16,8 @@ from support.requests import a_request
 from support.scenes import delegated
 
 from otel_bridge.v1.profiling_pb2_grpc import ProfilingServiceStub
-from otel_bridge.wire.connections import MAX_HEAD_BYTES, ConnectionLimits
+from otel_bridge.wire.connections import ConnectionLimits
+from otel_bridge.wire.http_protocol import MAX_HEAD_BYTES
 from otel_bridge.wire.tls import DoorTls, TlsFiles
 
 REQUEST = a_request(delegated("x", 0, 1, 2))

@@ -12,9 +12,10 @@ from support.http import DUMP, sent
 from support.requests import a_request
 from support.scenes import delegated
 
-from otel_bridge.wire.connections import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED, ConnectionLimits
+from otel_bridge.wire.connections import ConnectionLimits
 from otel_bridge.wire.exchange import IS_GONE
 from otel_bridge.wire.http_door import HttpDoor
+from otel_bridge.wire.http_protocol import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED
 from otel_bridge.wire.transport import PARTING_BYTES
 
 BODY = a_request(delegated("x", 0, 1, 2)).SerializeToString()
