@@ -80,6 +80,7 @@ class Stages:
     converters       how times are read that no clock explains; None: there are none
     template_bytes   how much of span templates is kept
     withhold         what is shown of what mappings and metadata say
+    whole_faces      False: scenes are for `assemble` alone, see `Templates`
     """
 
     def __init__(
@@ -89,11 +90,13 @@ class Stages:
         template_bytes: int,
         converters: Converters | None = None,
         withhold: Withhold = show_all,
+        *,
+        whole_faces: bool = True,
     ) -> None:
         self._mappings = mappings
         self._converters = converters or Converters()
         self._readings = Readings(decoders, _SHOWN_BYTES, withhold)
-        self._templates = Templates(template_bytes)
+        self._templates = Templates(template_bytes, whole_faces=whole_faces)
         self._withhold = withhold
         self._resources = Resources()
         self._orders = Orders(_ORDERED_EVENTS)
@@ -216,7 +219,8 @@ class Stages:
             resolution = resolve(attribution, is_kind, instruction, name, derived)
             method = attribution.method_name
             said = describe(is_kind, name, resolution, method=method, instruction=instruction, chain=chain, kernel=kernel)
-            return replace(said, attributes=self._withhold(said.attributes))
+            shown = self._withhold(said.attributes)
+            return said if shown is said.attributes else replace(said, attributes=shown)
 
         key = (attribution.digest, attribution.method_name, kind, name, instruction, chain, kernel, derived)
         return self._templates.get(key, face)
