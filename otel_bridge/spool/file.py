@@ -20,7 +20,7 @@ from otel_bridge.spool.books import Account, Books, Mark
 from otel_bridge.spool.held import Held, Shares, share_of, total
 from otel_bridge.spool.protocol import CORRUPT, REMOVED, Awaited, Ended, Seen
 from otel_bridge.spool.rows import Row, events_in
-from otel_bridge.spool.schema import ROW_BYTES, ROW_COLUMNS, bit
+from otel_bridge.spool.schema import ROW_COLUMNS, bit
 
 MAX_QUARANTINE_BYTES = 16 << 20
 """Of records that could not be read, the oldest go first."""
