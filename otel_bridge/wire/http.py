@@ -38,7 +38,6 @@ from otel_bridge.wire.exchange import (
     Requests,
     json_reply,
     protobuf_fault,
-    protobuf_reply,
 )
 from otel_bridge.wire.guard import guard_routes
 from otel_bridge.wire.health import Condition
@@ -90,14 +89,15 @@ def http_app(
         message.etdump = await read(exchange)
         body = message.SerializeToString()
         answer = await intake.upload_etdump(body, exchange.sent, sender().tenant, exchange.is_given_up)
-        return json_reply(_counts(answer))
+        return json_reply(_counts(pb.UploadETDumpResponse.FromString(answer)))
 
     async def export(exchange: Exchange) -> Reply:
         values(exchange.query, {})
         if exchange.header(b"content-type").partition(";")[0].strip().lower() == JSON:
             raise MalformedRequest(f"header Content-Type: is {JSON}; send an ExportEventsRequest as {PROTOBUF}")
         body = await read(exchange)
-        return protobuf_reply(await intake.export_events(body, exchange.sent, sender().tenant, exchange.is_given_up))
+        answer = await intake.export_events(body, exchange.sent, sender().tenant, exchange.is_given_up)
+        return Reply(answer, PROTOBUF)
 
     endpoint = partial(Endpoint, turnstile=turnstile, count=count)
 

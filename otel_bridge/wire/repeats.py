@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from otel_bridge.spool.protocol import Seen
+from otel_bridge.wire.eager import begin
 
 MAX_OF_ONE_NAME = 16
 """Bodies that are remembered under one name; the oldest go first."""
@@ -33,7 +34,7 @@ _FORGET_EVERY = 1024
 _PERSON = b"otel-bridge/seen"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # frozen, it would take three times as long to make, and each request makes one
 class Name:
     """A request: `key` is of its tenant, stream and number, `digest` of its body; 16 bytes each."""
 
@@ -50,7 +51,7 @@ def name_of(body: bytes, tenant: str, stream_id: bytes, number: int | None) -> N
     """
     digest = hashlib.blake2b(body, digest_size=16).digest()
     pieces = (tenant.encode(), stream_id or digest, digest if number is None else number.to_bytes(8, "big"))
-    said = b"".join(part for piece in pieces for part in (len(piece).to_bytes(4, "big"), piece))
+    said = b"".join([part for piece in pieces for part in (len(piece).to_bytes(4, "big"), piece)])
     return Name(hashlib.blake2b(said, digest_size=16, person=_PERSON).digest(), digest)
 
 
@@ -87,7 +88,7 @@ class Elsewhere(Protocol):
         """What another worker answered to it; None: none has it, and it is this worker's now. Raises `Unavailable`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # as `Name`
 class _Known:
     name: Name
     answer: bytes
@@ -146,7 +147,7 @@ class Repeats:
 
     async def once(self, name: Name, keep: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
         """The answer to a request: that of an earlier attempt, or what comes of keeping it. Raises what `keep` raises."""
-        while (earlier := self._keeping.get(name.key, {}).get(name.digest)) is not None:
+        while (earlier := self._keeping.get(name.key, {}).get(name.digest)) is not None and not earlier.done():
             with contextlib.suppress(Exception):  # its own sender is told; this attempt is the first then
                 answer = await asyncio.shield(earlier)
                 self._watch.duplicate()
@@ -154,10 +155,14 @@ class Repeats:
         if (known := self.find(name)) is not None:
             self._watch.duplicate()
             return known
-        beside = self._keeping.setdefault(name.key, {})
-        if beside or name.key in self._known or (self._elsewhere is not None and self._elsewhere.has_other(name)):
+        beside = name.key in self._keeping or name.key in self._known
+        if beside or (self._elsewhere is not None and self._elsewhere.has_other(name)):
             self._watch.sequence_reused()
-        keeping = beside[name.digest] = asyncio.ensure_future(self._kept(name, keep))
+        keeping = begin(self._kept(name, keep))
+        if not isinstance(keeping, asyncio.Task):
+            return keeping
+        self._keeping.setdefault(name.key, {})[name.digest] = keeping
+        keeping.add_done_callback(lambda ended: self._is_kept(name, ended))
         try:
             return await asyncio.shield(keeping)
         except asyncio.CancelledError:
@@ -172,13 +177,14 @@ class Repeats:
         return self.find(name)
 
     async def _kept(self, name: Name, keep: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
-        try:
-            if self._elsewhere is not None and (answer := await self._elsewhere.answer_to(name)) is not None:
-                self._watch.duplicate()
-                return answer
-            return await keep()
-        finally:  # here and not after the task: an attempt that came between would find it under way for ever
-            beside = self._keeping[name.key]
+        if self._elsewhere is not None and (answer := await self._elsewhere.answer_to(name)) is not None:
+            self._watch.duplicate()
+            return answer
+        return await keep()
+
+    def _is_kept(self, name: Name, ended: asyncio.Task[bytes]) -> None:
+        beside = self._keeping.get(name.key, {})
+        if beside.get(name.digest) is ended:  # an attempt that came between may have begun again
             del beside[name.digest]
             if not beside:
                 del self._keeping[name.key]
