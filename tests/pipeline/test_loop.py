@@ -147,8 +147,7 @@ def test_what_comes_while_a_haul_is_resolved_is_the_next_haul(run: Run) -> None:
 
 
 def test_a_haul_is_resolved_while_others_are_sent(run: Run) -> None:
-    """A back end that takes its time holds up the requests that it has, and two hauls more."""
-
+    """Two that a back end takes its time over do not hold up a third."""
     stages = stages_with()
 
     async def feed() -> int:
