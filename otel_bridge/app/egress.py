@@ -31,7 +31,7 @@ from otel_bridge.telemetry.traces import SILENT, Traces
 
 _log = logging.getLogger(__name__)
 
-_COMPILED_BYTES = 256 << 20
+_COMPILED_BYTES = 128 << 20
 
 
 class _Way:
@@ -113,9 +113,9 @@ class Egress:
     def attach(self, spool: Spool, registry: Registry) -> None:
         """Take from this spool once started, and resolve with this registry."""
         mappings = CompiledMappings(registry, _COMPILED_BYTES)
-        stages = Stages(
-            mappings, self._decoders, self._config.mapping.template_cache_bytes, self._converters, withheld_by(self._config)
-        )
+        room = self._config.mapping.template_cache_bytes
+        withhold = withheld_by(self._config)
+        stages = Stages(mappings, self._decoders, room, self._converters, withhold, whole_faces=False)
         self.parking = Parking(spool, registry, mappings, self._recorder, policy=self._config.parking.policy)
         self._pipelines = {
             name: way.pipeline(spool.outlets[name], stages, self.parking, self._traces) for name, way in self._ways.items()

@@ -63,6 +63,11 @@ class BridgeConfig(Section):
                 f"spool.max_bytes ({self.spool.max_bytes}) must be at least server.max_request_bytes "
                 f"({self.server.max_request_bytes}): a larger request would never find room"
             )
+        if self.server.workers > 1 and self.server.data_dir is None:
+            faults.append(
+                f'server.workers is {self.server.workers}, and server.data_dir is ":memory:": workers share their mappings in '
+                'a directory; name one, and set spool.durability = "memory" to keep events off the disk'
+            )
         if self.privacy.salt_file and not self.privacy.hash_keys:
             faults.append("privacy.salt_file is set, but privacy.hash_keys is not: nothing is hashed")
         if faults:

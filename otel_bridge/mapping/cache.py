@@ -14,8 +14,6 @@ from otel_bridge.mapping.compiled import CompiledMapping, compile_mapping
 from otel_bridge.mapping.registry import Registry
 from otel_bridge.v1 import mapping_pb2
 
-_COMPILED_TO_DOCUMENT = 5
-"""A compiled mapping takes about so many times the bytes of its document."""
 _OBJECTS_BYTES = 4000
 _MAX_BUILDS = 10_000
 
@@ -61,8 +59,9 @@ class CompiledMappings:
         digest, document = found
         name = key[0], digest
         if name not in self._compiled:
-            size = _OBJECTS_BYTES + _COMPILED_TO_DOCUMENT * len(document)
-            self._compiled[name] = compile_mapping(digest, mapping_pb2.Mapping.FromString(document)), size
+            compiled = compile_mapping(digest, mapping_pb2.Mapping.FromString(document))
+            size = _OBJECTS_BYTES + len(document) + compiled.size_bytes
+            self._compiled[name] = compiled, size
             self._bytes += size
             while self._bytes > self._max_bytes and len(self._compiled) > 1:
                 self._bytes -= self._compiled.popitem(last=False)[1][1]

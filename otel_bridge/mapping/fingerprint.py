@@ -16,6 +16,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from otel_bridge.v1 import mapping_pb2 as pb
 
@@ -51,20 +52,50 @@ class Fingerprint:
 
 def fingerprints(method: pb.Method) -> Mapping[tuple[int, int], Sequence[Fingerprint]]:
     """(instruction, handle) -> the fingerprints of the operators that it lists there, in their order."""
-    places: dict[_Kind, dict[_Node, int]] = {}
-    for _, handle, listed in _listed(method):
-        for position, (kind, node) in enumerate(_nodes(listed)):
-            of_kind = places.setdefault(kind, {})
-            of_kind[handle, node] = min(position, of_kind.get((handle, node), position))
-    known: dict[tuple[_Kind, _Node], Fingerprint] = {}
-    for kind, of_kind in places.items():
-        in_graph_order = sorted((handle, position, name) for (handle, name), position in of_kind.items())
-        for ordinal, (handle, _, name) in enumerate(in_graph_order):
-            known[kind, (handle, name)] = Fingerprint(*kind, ordinal)
+    later = ordinals(method)
     return {
-        (instruction, handle): [known[kind, (handle, node)] for kind, node in _nodes(listed)]
+        (instruction, handle): [
+            Fingerprint(operator.module_path, operator.name, later.get((instruction, handle, position), 0))
+            for position, operator in enumerate(listed)
+        ]
         for instruction, handle, listed in _listed(method)
     }
+
+
+def ordinals(method: pb.Method) -> Mapping[tuple[int, int, int], int]:
+    """(instruction, handle, position among its operators) -> ordinal, where it is not 0: few operators have equals."""
+    times = Counter(
+        [(each.module_path, each.name) for call in method.instructions for known in call.operators for each in known.operators]
+    )
+    places: dict[_Kind, list[tuple[int, int, int, str]]] = {kind: [] for kind, count in times.items() if count > 1}
+    later: dict[tuple[int, int, int], int] = {}
+    if not places:
+        return later
+    for instruction, handle, listed in _listed(method):
+        for position, (kind, node) in enumerate(_nodes(listed)):
+            if kind in places:
+                places[kind].append((instruction, handle, position, node))
+    for of_kind in places.values():
+        number = _numbered(of_kind)
+        for instruction, handle, position, node in of_kind:
+            if ordinal := number[handle, node]:
+                later[instruction, handle, position] = ordinal
+    return later
+
+
+def _numbered(of_kind: Iterable[tuple[int, int, int, str]]) -> dict[_Node, int]:
+    """Handle and node of operators of one kind -> ordinal, in graph order."""
+    first: dict[_Node, int] = {}
+    for _, handle, position, node in of_kind:
+        first[handle, node] = min(position, first.get((handle, node), position))
+    in_graph_order = sorted((handle, position, node) for (handle, node), position in first.items())
+    return {(handle, node): ordinal for ordinal, (handle, _, node) in enumerate(in_graph_order)}
+
+
+@lru_cache(maxsize=8192)
+def id_of(module_path: str, target: str, ordinal: int) -> str:
+    """`Fingerprint.id` of an operator, remembered: builds of a model have most of their operators in common."""
+    return Fingerprint(module_path, target, ordinal).id
 
 
 def shared_handles(method: pb.Method) -> frozenset[int]:
@@ -73,7 +104,9 @@ def shared_handles(method: pb.Method) -> frozenset[int]:
 
     An operator of the model that was decomposed leaves all its nodes under one handle, and they may run one by one.
     """
-    several = {handle for _, handle, listed in _listed(method) if len(listed) > 1}
+    several = {known.handle for call in method.instructions for known in call.operators if len(known.operators) > 1}
+    if not several:
+        return frozenset()
     times: Counter[int] = Counter()
     for instruction in method.instructions:
         parts: list[Iterable[int]] = [entry.handles for entry in instruction.entries] or [
@@ -86,8 +119,9 @@ def shared_handles(method: pb.Method) -> frozenset[int]:
 
 def _listed(method: pb.Method) -> Iterator[tuple[int, int, Sequence[pb.Operator]]]:
     for instruction in method.instructions:
+        number = instruction.id
         for known in instruction.operators:
-            yield instruction.id, known.handle, known.operators
+            yield number, known.handle, known.operators
 
 
 def _nodes(operators: Sequence[pb.Operator]) -> Iterator[tuple[_Kind, str]]:

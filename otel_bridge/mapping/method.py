@@ -42,7 +42,7 @@ class Calls:
             return False
         if not self.ended or self.jumped or not (self.delegates or self.kernels):
             return True
-        return self.delegates == known and method.kernels.keys() <= self.kernels
+        return self.delegates == known and method.kernels <= self.kernels
 
 
 def attribute(batch: EventBatch, mappings: Iterable[CompiledMapping | None]) -> list[CompiledMethod | None]:

@@ -47,4 +47,4 @@ def resolve(
     if method is None:
         foreign = attribution.delegates is not None and instruction not in attribution.delegates
         return Resolution(Status.UNMAPPED_INSTRUCTION if foreign else Status.NO_METHOD)
-    return method.derived[instruction][derived] if derived else method.resolve(instruction, name)
+    return method.derive(instruction, derived) if derived else method.resolve(instruction, name)

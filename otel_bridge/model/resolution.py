@@ -28,7 +28,7 @@ class Status(StrEnum):
     """There is no mapping for this build."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # frozen, it would take twice as long to make; nobody changes one
 class Operator:
     """
     One node of the model's edge graph; "" and 0 where a field is not known.
@@ -49,7 +49,7 @@ class Operator:
     is_candidate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # as above
 class Resolution:
     """
     What one (mapping, method, instruction, identifier) stands for.

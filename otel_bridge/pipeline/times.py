@@ -6,9 +6,6 @@ Invariants
 * Delegate events are placed in their calls before they are nested in each other: a call's bounds are the surer ones.
 """
 
-from dataclasses import replace
-from functools import partial
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +15,6 @@ from otel_bridge.clock.converters import Converters
 from otel_bridge.clock.timings import apply_timings
 from otel_bridge.model.events import EventBatch
 from otel_bridge.spans.compile import Template, Templates
-from otel_bridge.spans.describe import requalify
 from otel_bridge.spans.place import CODES, Timeline, axis_of, place
 from otel_bridge.spans.tree import Tree, nest
 
@@ -45,9 +41,8 @@ def time_events(
         rows = np.flatnonzero(chosen)
         before = template[rows]
         for number in np.unique(before).tolist():
-            face = requalify(templates[number].face, quality)
             template[rows[before == number]] = len(templates)
-            templates.append(compiled.get(face, partial(replace, face)))
+            templates.append(compiled.requalify(templates[number], quality))
 
     delegates = [each.face.resolution.delegate for each in templates]
     times, done, failed = converters.apply(batch, to_unix_ns(batch), delegates, template)

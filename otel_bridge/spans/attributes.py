@@ -139,4 +139,10 @@ def cut(text: str, limit: int = MAX_TEXT_BYTES) -> str:
 
 def count_cuts(attributes: Iterable[tuple[str, Value]]) -> int:
     """How many texts of some attributes were cut; an element of an array is a text of its own."""
-    return sum(isinstance(text, Cut) for _, value in attributes for text in (value if isinstance(value, tuple) else (value,)))
+    cuts = 0
+    for _, value in attributes:
+        if isinstance(value, tuple):
+            cuts += sum([isinstance(text, Cut) for text in value])
+        elif isinstance(value, Cut):
+            cuts += 1
+    return cuts

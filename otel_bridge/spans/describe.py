@@ -7,11 +7,12 @@ Invariants
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from otel_bridge.backends.backend import TimeQuality, Timing
 from otel_bridge.backends.table import read
 from otel_bridge.model.events import NO_INSTRUCTION, BlockKind, EventKind, Identifier
-from otel_bridge.model.resolution import Operator, Resolution
+from otel_bridge.model.resolution import Operator, Resolution, Status
 from otel_bridge.spans import attributes as at
 
 _MAX_NAME = 255
@@ -88,6 +89,22 @@ def requalify(face: Face, quality: TimeQuality) -> Face:
     """The face of a delegate event whose times turned out to be worth something else than its backend's rule says."""
     kept = [(key, value) for key, value in face.attributes if key != at.TIME_QUALITY]
     return replace(face, attributes=(*kept, (at.TIME_QUALITY, quality.value)), timing=Timing(quality))
+
+
+def outline(face: Face) -> Face:
+    """
+    What is asked of a face whose span is written already: all but its name, operators and attributes. Of those about metadata
+    the keys are left.
+
+    Faces that are equal in it have one object for it, and most are.
+    """
+    said = [(key, "") for key, _ in face.attributes if key.startswith(at.METADATA_PREFIX)]
+    return _outline(tuple(said), face.resolution.status, face.resolution.delegate, face.timing, face.counter)
+
+
+@lru_cache(1024)
+def _outline(said: Attributes, status: Status | None, delegate: str | None, timing: Timing, counter: str) -> Face:
+    return Face("", said, Resolution(status, delegate), timing, counter)
 
 
 def _describe_call(name: str, resolution: Resolution, where: tuple[str | None, int, int], kernel: str | None) -> Face:

@@ -1,8 +1,8 @@
 """
 Records that come in, as many as have gathered, in one statement.
 
-SQLite's statements give up the interpreter's lock, and whoever does waits for it again, for milliseconds where the event loop is
-busy. So all that an arrival changes follows from one INSERT, by a trigger: the record, the request that was seen, the books.
+Each statement gives up the interpreter's lock, and waits for it afterwards, for milliseconds where the event loop is busy. So
+all that an arrival changes follows from one INSERT, by a trigger: the record, the request that was seen, the books.
 
 Invariants
 * View and trigger belong to the connection: the file has no trace of them.

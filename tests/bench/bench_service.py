@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from lines import GOALS, LINES, TURN_SPANS, Goal, Line, Room
+from captured import captured
+from lines import FLOORS, GOALS, LINES, TURN_SPANS, Goal, Line, Room
 from rounds import USUAL, Effort, Figure, ratio, spread
 from sink import Sink
-from subjects import CONNECTIONS, IN_FLIGHT, Subject, captured
+from subjects import CONNECTIONS, IN_FLIGHT, Subject
 from support.engines import EngineMissing
 from support.processes import free_ports
 
@@ -41,7 +42,7 @@ def main(effort: Effort = USUAL) -> list[Figure]:
         costs, rss = _measure(room.sink, subjects, effort)
     for line in subjects:
         for size in line.sizes(effort):
-            print(f"    {line.name:36} {size:5} a request   {spread(costs[line.name, size], '.2f'):26} us")
+            print(f"    {line.name:37} {size:5} a request   {spread(costs[line.name, size], '.2f'):26} us")
     print(f"  resident memory at the end, MiB: {', '.join(f'{name} {mib:.0f}' for name, mib in rss.items())}")
     figures = [Figure(f"{name}/{size}/cpu", "us/span", values) for (name, size), values in costs.items()]
     figures += [Figure(f"{name}/rss", "MiB", [mib]) for name, mib in rss.items()]
@@ -54,7 +55,7 @@ def _made(line: Line, room: Room, effort: Effort) -> Subject | None:
     try:
         return line.make(room)
     except EngineMissing as missing:
-        print(f"    {line.name:36} skipped: {missing}")
+        print(f"    {line.name:37} skipped: {missing}")
         return None
 
 
@@ -95,7 +96,7 @@ def _compared(costs: Costs) -> list[Figure]:
             print(f"    {goal.what:74} not measured")
             continue
         whole, rounds = found
-        verdict = "met" if whole >= goal.least else "NOT met"
+        verdict = "met" if whole >= goal.least else f"NOT met{_shown_floor(goal, costs)}"
         print(f"    {goal.what:74} {whole:5.2f} ({min(rounds):.2f}..{max(rounds):.2f})   goal {goal.least:g}: {verdict}")
         figures.append(Figure(f"goal {goal.least:g}: {goal.what}", "times", rounds))
     return figures
@@ -103,9 +104,24 @@ def _compared(costs: Costs) -> list[Figure]:
 
 def _ratios(goal: Goal, costs: Costs) -> tuple[float, list[float]] | None:
     """Of medians, and of each round; of several lines of ours the best counts."""
-    slow = costs.get((goal.slow, goal.size))
-    ours = [costs[line, goal.size] for line in goal.fast if (line, goal.size) in costs]
-    if slow is None or not ours:
+    slow, ours = costs.get((goal.slow, goal.size)), _best(goal, costs)
+    if slow is None or ours is None:
         return None
-    fast = min(ours, key=statistics.median)
+    fast = costs[ours, goal.size]
     return ratio(slow, fast), [one / other for one, other in zip(slow, fast, strict=True)]
+
+
+def _best(goal: Goal, costs: Costs) -> str | None:
+    """The cheapest line of ours; None: none was measured."""
+    ours = [line for line in goal.fast if (line, goal.size) in costs]
+    return min(ours, key=lambda line: statistics.median(costs[line, goal.size]), default=None)
+
+
+def _shown_floor(goal: Goal, costs: Costs) -> str:
+    """What the ratio would be if the bridge did nothing, and what of its cost is above that."""
+    ours = _best(goal, costs)
+    floor = costs.get((FLOORS.get(ours or "", ""), goal.size))
+    if ours is None or floor is None:
+        return ""
+    above = statistics.median(costs[ours, goal.size]) - statistics.median(floor)
+    return f"; the floor {ratio(costs[goal.slow, goal.size], floor):.2f}, ours {above:.2f} us above it"

@@ -1,23 +1,25 @@
 """
 The floor: the bytes that the bridge moves, moved by the same libraries without any of its work.
 
-    floor_app.py PORT SINK   takes events over gRPC and looks at none; for each request it sends the spans that it was given for
-                             one, gathered to about a megabyte. What a request stands for is told by the method /floor/Use
+    floor_app.py PORT HTTP_PORT SINK
+
+Takes events by calls and by streams of gRPC, and over HTTP/1.1, and looks at none; for each request it sends the spans that it
+was given for one, gathered to about a megabyte. What a request stands for is told by the method /floor/Use.
 """
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
+import uvicorn
 import uvloop
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _MOST_BYTES = 1 << 20
 _OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+_ANSWERED = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]}
 
 
 class Floor(grpc.GenericRpcHandler):
@@ -29,9 +31,14 @@ class Floor(grpc.GenericRpcHandler):
         self.came = asyncio.Event()
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
-        """`Use`, and for all else the same."""
-        method: Callable[[bytes, object], Awaitable[bytes]] = self.use if details.method.endswith("/Use") else self.take
-        return grpc.unary_unary_rpc_method_handler(method)
+        """`Use`, a stream, and for all else a call."""
+        match details.method.rpartition("/")[2]:
+            case "Use":
+                return grpc.unary_unary_rpc_method_handler(self.use)
+            case "StreamEvents":
+                return grpc.stream_stream_rpc_method_handler(self.take_each)
+            case _:
+                return grpc.unary_unary_rpc_method_handler(self.take)
 
     async def use(self, body: bytes, _context: object) -> bytes:
         """Send this for each request from now on."""
@@ -40,9 +47,27 @@ class Floor(grpc.GenericRpcHandler):
 
     async def take(self, _body: bytes, _context: object) -> bytes:
         """A request."""
+        self.count()
+        return b""
+
+    async def take_each(self, bodies: AsyncIterator[bytes], _context: object) -> AsyncIterator[bytes]:
+        """Requests of a stream, each with an answer."""
+        async for _ in bodies:
+            self.count()
+            yield b""
+
+    async def __call__(self, _scope: object, receive: Any, send: Any) -> None:
+        """A request over HTTP, as ASGI gives it."""
+        while (await receive())["more_body"]:
+            pass
+        self.count()
+        await send(_ANSWERED)
+        await send({"type": "http.response.body", "body": b""})
+
+    def count(self) -> None:
+        """One more has come."""
         self.waiting += 1
         self.came.set()
-        return b""
 
     async def send_all(self, sink: str) -> None:
         """Send what stands for the requests that came; several messages in a row are one message."""
@@ -59,11 +84,15 @@ class Floor(grpc.GenericRpcHandler):
 async def main() -> None:
     """Serve until somebody ends it."""
     floor = Floor()
+    port, http_port, sink = sys.argv[1:]
+    http = uvicorn.Config(floor, port=int(http_port), http="httptools", lifespan="off", log_config=None, access_log=False)
+    serving = asyncio.create_task(uvicorn.Server(http).serve())
     server = grpc.aio.server(options=_OPTIONS)
     server.add_generic_rpc_handlers((floor,))
-    server.add_insecure_port(f"127.0.0.1:{sys.argv[1]}")
+    server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
-    await floor.send_all(sys.argv[2])
+    sending = asyncio.create_task(floor.send_all(sink))
+    await asyncio.wait((serving, sending), return_when=asyncio.FIRST_COMPLETED)
 
 
 if __name__ == "__main__":

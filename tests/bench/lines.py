@@ -53,6 +53,12 @@ class Room:
         program, _ = self.bridge("memory", SPOOL__DURABILITY="memory")
         return Bridge("bridge, metadata", program, files=[synthetic_mapping(metadata=True)], metadata_bytes=8)
 
+    @cache  # noqa: B019 - as above
+    def floor(self) -> tuple[Program, str]:
+        """What moves the same bytes and does nothing else, and where its HTTP door is."""
+        http_port = free_port()
+        return self.peer(peers.floor, "floor", http_port), f"127.0.0.1:{http_port}"
+
     def peer(self, make: Callable[..., Program], name: str, *more: object) -> Program:
         """A peer's program."""
         return self.stack.enter_context(make(self.folder / f"peer-{name}", self.sink.address, free_port(), *more))
@@ -79,10 +85,12 @@ class Line:
         return self.usual[:1] if effort.tiny else self.full if effort.full else self.usual
 
 
-def _ours(name: str, *, over_http: bool = False, streams: bool = False, **settings: str) -> Callable[[Room], Subject]:
+def _ours(
+    name: str, *, over_http: bool = False, streams: bool = False, varied: bool = False, **settings: str
+) -> Callable[[Room], Subject]:
     def make(room: Room) -> Subject:
         program, http = room.bridge(name, **settings)
-        return Bridge(f"bridge, {name}", program, http if over_http else None, streams=streams)
+        return Bridge(f"bridge, {name}", program, http if over_http else None, streams=streams, varied=varied)
 
     return make
 
@@ -113,26 +121,39 @@ def _stock_sdk(room: Room) -> Subject:
     return StockSdk(room.peer(peers.stock_sdk, "sdk", payload), payload)
 
 
-def _floor(room: Room) -> Subject:
-    return Floor(room.peer(peers.floor, "floor"), room.payloads)
+def _floor(*, over_http: bool = False, streams: bool = False) -> Callable[[Room], Subject]:
+    def make(room: Room) -> Subject:
+        program, http = room.floor()
+        return Floor(program, room.payloads, http if over_http else None, streams=streams)
+
+    return make
 
 
 MEMORY, MEMORY_HTTP = "bridge, memory, gRPC", "bridge, memory, HTTP/1.1"
 MEMORY_STREAM = "bridge, memory, gRPC streams"
 DISK, DISK_HTTP = "bridge, disk and fsync, gRPC", "bridge, disk and fsync, HTTP/1.1"
+DISK_STREAM, VARIED = "bridge, disk and fsync, gRPC streams", "bridge, memory, gRPC, varied"
 GZIP, METADATA = "bridge, memory, gRPC, gzip out", "bridge, memory, gRPC, metadata"
 DIRECT, QUEUED = "Collector, no queue", "Collector, queue on disk, fsync"
 LOOKUP, PASSED = "Collector, OTTL look-up of 50", "Collector, spans with metadata"
 ROTEL, SDK = "rotel", "SDK: start, end, batch, OTLP gRPC"
-FLOOR = "floor: the same bytes by grpc.aio"
+FLOOR, FLOOR_STREAM = "floor: the same bytes by grpc.aio", "floor: the same by streams"
+FLOOR_HTTP = "floor: the same by uvicorn, HTTP/1.1"
+FLOORS = {MEMORY: FLOOR, MEMORY_STREAM: FLOOR_STREAM, MEMORY_HTTP: FLOOR_HTTP, METADATA: FLOOR, GZIP: FLOOR}
+FLOORS |= {DISK: FLOOR, DISK_STREAM: FLOOR_STREAM}
+"""Lines of ours -> what is left of them where nothing is done: a floor knows no disk, no gzip and no metadata."""
 
 LINES = (
     Line(MEMORY, _ours("memory", SPOOL__DURABILITY="memory")),
-    Line(FLOOR, _floor),
+    Line(FLOOR, _floor()),
     Line(DIRECT, _direct, needs=peers.collector_program),
     Line(MEMORY_HTTP, _ours("memory", SPOOL__DURABILITY="memory", over_http=True)),
     Line(MEMORY_STREAM, _ours("memory", SPOOL__DURABILITY="memory", streams=True), (16, 64, 256)),
+    Line(FLOOR_STREAM, _floor(streams=True), (16, 64, 256)),
+    Line(FLOOR_HTTP, _floor(over_http=True), (16, 64, 256)),
+    Line(VARIED, _ours("memory", SPOOL__DURABILITY="memory", varied=True), (64, 1024)),
     Line(DISK, _ours("disk", SPOOL__DURABILITY="full")),
+    Line(DISK_STREAM, _ours("disk", SPOOL__DURABILITY="full", streams=True), (64, 256)),
     Line(QUEUED, _on_disk, (64, 256, 1024), needs=peers.collector_program),
     Line(DISK_HTTP, _ours("disk", SPOOL__DURABILITY="full", over_http=True), (16, 64, 256)),
     Line(LOOKUP, _looking_up, (1024,), needs=peers.collector_program),
@@ -158,11 +179,11 @@ class Goal:
 GOALS = (
     Goal("8,192 a request: Collector, no queue / ours, memory", DIRECT, (MEMORY,), 8192, 4),
     Goal("1,024 a request: Collector, no queue / ours, memory", DIRECT, (MEMORY,), 1024, 4),
-    Goal("256 a request: Collector, no queue / ours, memory, gRPC", DIRECT, (MEMORY,), 256, 3),
-    Goal("64 a request: Collector, no queue / ours, memory, gRPC", DIRECT, (MEMORY,), 64, 2),
+    Goal("256 a request: Collector, no queue / ours, memory, gRPC", DIRECT, (MEMORY, MEMORY_STREAM), 256, 3),
+    Goal("64 a request: Collector, no queue / ours, memory, gRPC", DIRECT, (MEMORY, MEMORY_STREAM), 64, 2),
     Goal("1,024 a request: Collector, disk queue / ours, disk", QUEUED, (DISK,), 1024, 10),
-    Goal("256 a request: Collector, disk queue / ours, disk", QUEUED, (DISK,), 256, 8),
-    Goal("64 a request: Collector, disk queue / ours, disk", QUEUED, (DISK,), 64, 5),
+    Goal("256 a request: Collector, disk queue / ours, disk", QUEUED, (DISK, DISK_STREAM), 256, 8),
+    Goal("64 a request: Collector, disk queue / ours, disk", QUEUED, (DISK, DISK_STREAM), 64, 5),
     Goal("1,024 a request: Collector, OTTL look-up / ours, memory", LOOKUP, (MEMORY,), 1024, 6),
     Goal("1,024 a request: rotel / ours, gzip out of both", ROTEL, (GZIP,), 1024, 4),
     Goal("256 a request: rotel / ours, gzip out of both", ROTEL, (GZIP,), 256, 3),

@@ -1,12 +1,15 @@
 """Requests as devices send them, made from real captures: what the benchmarks are fed with."""
 
+import itertools
 import struct
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from otel_bridge.etdump.read import read
+from otel_bridge.load.events import EVENT_TICKS, Pattern
 from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.memory import MemoryRegistry
 from otel_bridge.mapping.source import read_source
@@ -15,6 +18,7 @@ from otel_bridge.model.events import BlockKind, EventBatch, EventKind, concatena
 from otel_bridge.model.stream import Anchor, Clock, ModelRef, Stream
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.v1 import mapping_pb2
+from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.admission import Rules
 from otel_bridge.wire.codec import request_of
 
@@ -61,6 +65,24 @@ def synthetic_mapping(
     if metadata:
         mapping.metadata.add(delegate=delegate, layout=LAYOUT)
     return mapping_pb2.MappingFile(mapping=mapping, build_id=f"bench-{number}-{identifiers}-{int(metadata)}")
+
+
+def varied_patterns(same: Sequence[Pattern], count: int, random: np.random.Generator) -> list[Pattern]:
+    """So many patterns like these in turn, each with identifiers in another order and with durations of its own."""
+    made = []
+    for pattern in itertools.islice(itertools.cycle(same), count):
+        request = pb.ExportEventsRequest()
+        request.CopyFrom(pattern.request)
+        rows = np.array(pattern.delegate_rows)
+        for column, drawn in (
+            (request.events.identifier, random.permutation(np.array(request.events.identifier)[rows])),
+            (request.events.duration, random.integers(1, EVENT_TICKS, len(rows))),  # inside their calls
+        ):
+            values = np.array(column)
+            values[rows] = drawn
+            column[:] = values.tolist()
+        made.append(replace(pattern, request=request))
+    return made
 
 
 def prepare(model: str, capture: str) -> tuple[EventBatch, Stages]:

@@ -165,7 +165,8 @@ def stock_sdk(folder: Path, sink: str, port: int, payload: bytes) -> Program:
     return Program("OpenTelemetry SDK", command, port, folder / "log")
 
 
-def floor(folder: Path, sink: str, port: int) -> Program:
+def floor(folder: Path, sink: str, port: int, http_port: int) -> Program:
     """What takes events and gives spans without looking at either (floor_app.py)."""
     folder.mkdir()
-    return Program("floor", [sys.executable, Path(__file__).with_name("floor_app.py"), port, sink], port, folder / "log")
+    command = [sys.executable, Path(__file__).with_name("floor_app.py"), port, http_port, sink]
+    return Program("floor", command, port, folder / "log")

@@ -15,11 +15,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 import grpc
-from loads import RULES, synthetic_mapping
+import numpy as np
+from loads import RULES, synthetic_mapping, varied_patterns
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from programs import Program
-from sink import Sink, spans_of
+from sink import spans_of
 
 from otel_bridge.client.connection import Connection
 from otel_bridge.errors import BridgeUnavailable
@@ -68,6 +69,7 @@ class Bridge(Subject):
     files           mappings that are uploaded; devices run their models in turn, or only the first `running` of them
     metadata_bytes  of every delegate event
     streams         requests of a connection share a stream
+    varied          no two requests have the same order of identifiers or the same durations
     """
 
     def __init__(
@@ -81,22 +83,19 @@ class Bridge(Subject):
         devices: int = DEVICES,
         metadata_bytes: int = 0,
         streams: bool = False,
+        varied: bool = False,
     ) -> None:
         super().__init__(name, program)
         self._connections = [Connection(program.address, alone=True) for _ in range(CONNECTIONS)]
-        self._doors: list[Door] = [GrpcDoor(self._connections[number % CONNECTIONS]) for number in range(IN_FLIGHT)]
+        self._doors = _doors(self._connections, http, streams=streams)
         files = files or [synthetic_mapping()]
-        builds = [self._doors[0].put_mapping(file) for file in files]
+        door = GrpcDoor(self._connections[0])
+        builds = [door.put_mapping(file) for file in files]
         used = list(zip(files, builds, strict=True))[:running]
         self._models = [program_of(file.mapping, build, None) for file, build in used]
-        if streams:
-            shared = [EventStream(each) for each in self._connections]
-            pairs = itertools.islice(itertools.cycle(zip(self._connections, shared, strict=True)), IN_FLIGHT)
-            self._doors = [StreamDoor(connection, stream) for connection, stream in pairs]
-        if http is not None:
-            self._doors = [HttpDoor(http, TlsFiles(), None) for _ in range(IN_FLIGHT)]
-        self._devices, self._metadata_bytes = devices, metadata_bytes
+        self._devices, self._metadata_bytes, self._varied = devices, metadata_bytes, varied
         self._fleets: dict[int, Fleet] = {}
+        self._random = np.random.default_rng(7)
         self._sent: deque[bytes] = deque()
         registry = MemoryRegistry()
         for file, build in used:
@@ -105,7 +104,7 @@ class Bridge(Subject):
 
     def send(self, events: int, requests: int, rate: float | None = None) -> Outcome:
         """Send so many requests of so many events."""
-        fleet = self._fleet(events)
+        fleet = self._varied_fleet(events, requests) if self._varied else self._fleet(events)
         self._sent = deque(maxlen=max(_REMEMBERED_EVENTS // events, _LEAST_REMEMBERED))
 
         def body() -> Body:
@@ -143,14 +142,30 @@ class Bridge(Subject):
             self._fleets[events] = Fleet(models, devices=self._devices, metadata_bytes=self._metadata_bytes)
         return self._fleets[events]
 
+    def _varied_fleet(self, events: int, requests: int) -> Fleet:
+        """A fleet all of whose patterns are new, so many that none comes twice."""
+        models = [(model, varied_patterns(patterns(model, events), requests, self._random)) for model in self._models]
+        return Fleet(models, devices=self._devices, metadata_bytes=self._metadata_bytes)
+
 
 class Floor(Subject):
-    """What the bridge is sent, to a program that sends `payloads` for it without looking (floor_app.py)."""
+    """
+    What the bridge is sent, by the same ways, to a program that sends `payloads` for it without looking (floor_app.py).
 
-    def __init__(self, program: Program, payloads: Mapping[int, Sequence[bytes]]) -> None:
+    http, streams   as of `Bridge`
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        payloads: Mapping[int, Sequence[bytes]],
+        http: str | None = None,
+        *,
+        streams: bool = False,
+    ) -> None:
         super().__init__("floor", program)
         self._connections = [Connection(program.address, alone=True) for _ in range(CONNECTIONS)]
-        self._doors: list[Door] = [GrpcDoor(self._connections[number % CONNECTIONS]) for number in range(IN_FLIGHT)]
+        self._doors = _doors(self._connections, http, streams=streams)
         file = synthetic_mapping()
         self._model = program_of(file.mapping, file.build_id, None)
         self._payloads = payloads
@@ -257,40 +272,18 @@ def _in_turn(payloads: Sequence[bytes], events: int) -> Callable[[], Body]:
     return body
 
 
+def _doors(connections: Sequence[Connection], http: str | None, *, streams: bool) -> list[Door]:
+    """Ways for `IN_FLIGHT` requests at once: over HTTP, where that is given, else over streams or by calls of gRPC."""
+    if http is not None:
+        return [HttpDoor(http, TlsFiles(), None) for _ in range(IN_FLIGHT)]
+    turns = list(itertools.islice(itertools.cycle(connections), IN_FLIGHT))
+    if not streams:
+        return [GrpcDoor(connection) for connection in turns]
+    shared = {id(connection): EventStream(connection) for connection in connections}
+    return [StreamDoor(connection, shared[id(connection)]) for connection in turns]
+
+
 def _done(outcome: Outcome) -> Outcome:
     if outcome.fault is not None:
         raise SystemExit(str(outcome.fault))
     return outcome
-
-
-def captured(bridge: Bridge, sink: Sink, sizes: Sequence[int], count: int = DEVICES) -> dict[int, list[bytes]]:
-    """
-    What the bridge makes of requests of these sizes, cut into requests of as many spans: `count` of each size.
-
-    A request holds spans of one device, as the bridge's own do.
-    """
-    made = {}
-    for events in sizes:
-        before = sink.count().spans
-        sink.keep()
-        bridge.send(events, count)
-        sink.wait_for(before + events * count, bridge.program.process)
-        merged = ExportTraceServiceRequest()
-        for _, data in sink.kept():
-            merged.MergeFromString(data)  # repeated fields join
-        made[events] = _cut(merged, events)
-        if len(made[events]) != count:
-            raise SystemExit(f"{len(made[events])} devices of {count} sent {events} spans each")
-    return made
-
-
-def _cut(merged: ExportTraceServiceRequest, spans: int) -> list[bytes]:
-    by_device: dict[bytes, ExportTraceServiceRequest] = {}
-    for resource in merged.resource_spans:
-        of = by_device.setdefault(resource.resource.SerializeToString(deterministic=True), ExportTraceServiceRequest())
-        if not of.resource_spans:
-            of.resource_spans.add(resource=resource.resource, schema_url=resource.schema_url).scope_spans.add(
-                scope=resource.scope_spans[0].scope
-            )
-        of.resource_spans[0].scope_spans[0].spans.extend(span for scope in resource.scope_spans for span in scope.spans)
-    return [of.SerializeToString() for of in by_device.values() if len(of.resource_spans[0].scope_spans[0].spans) == spans]

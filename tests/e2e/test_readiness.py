@@ -99,7 +99,7 @@ def test_the_order_of_a_stop(sink: OtlpSink, tmp_path: Path) -> None:
 
     The back end answers slowly, so the doors are closed for as long as it takes while events still leave.
     """
-    with running(tmp_path, sink, SERVER__TURN_AWAY_S="1") as service, watched(service, MAPPING) as said:
+    with running(tmp_path, sink, SERVER__TURN_AWAY_S="4") as service, watched(service, MAPPING) as said:
         assert said.get(timeout=20) == SERVING
         held = threading.Event()
         sink.judge = lambda _payload: TAKE if held.wait(20) else AWAY

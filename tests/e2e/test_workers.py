@@ -202,8 +202,9 @@ def test_a_worker_that_is_killed_comes_back(service: Service, sink: OtlpSink) ->
     service.process.wait_until(lambda: service.process.log.read_bytes().count(b"is there") == COUNT + 1)
     service.settle()
     service.assert_books_balance()
-    found = copies_at(sink)
-    assert all(len(found[trace_of(number)]) == EVENTS for number in range(1000, 1120))
+    arrived = copies_at(sink)
+    found = {trace_of(number): arrived[trace_of(number)] for number in range(1000, 1120)}
+    assert all(len(spans) == EVENTS for spans in found.values())
     assert_equal(found)
     after = set(workers_of(service.process.pid))
     assert (len(after), len(after & before)) == (COUNT, COUNT - 1)

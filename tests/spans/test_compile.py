@@ -3,7 +3,7 @@
 from functools import partial
 
 from otel_bridge.model.resolution import Resolution
-from otel_bridge.spans.compile import Template, Templates, _size
+from otel_bridge.spans.compile import Template, Templates, _size_of_key
 from otel_bridge.spans.describe import Face
 
 
@@ -14,7 +14,7 @@ def template_of(kept: Templates, number: int, made: list[int]) -> Template:
         made.append(number)
         return Face(f"{number:05}", (), Resolution())
 
-    return kept.get(number, partial(describe))
+    return kept.get((number,), partial(describe))
 
 
 def test_the_least_used_go_first() -> None:
@@ -37,9 +37,10 @@ def test_memory_is_bounded() -> None:
     kept = Templates(100_000)
     for number in range(1000):
         template_of(kept, number, made)
-    still = [number for number in range(1000) if number in kept._known]
+    still = [number for number in range(1000) if (number,) in kept._known]
     assert 10 < len(still) < 100
-    assert sum(_size(template) for template in kept._known.values()) == kept._bytes <= 100_000
+    counted = sum(_size_of_key(key) + kept._size(template) for key, template in kept._known.items())
+    assert counted == kept._bytes <= 100_000
     none = Templates(0)
     for number in range(100):
         template_of(none, number, made)

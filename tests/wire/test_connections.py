@@ -28,7 +28,7 @@ def test_a_body_byte_by_byte(opened: Opened, run: Run) -> None:
     """A body over HTTP that comes too slowly is refused although something comes all the time, and its connection ends."""
 
     async def main() -> None:
-        async with opened(body_timeout_s=0.5, read_timeout_s=0.4) as doors:
+        async with opened(body_timeout_s=2.0, read_timeout_s=1.5) as doors:
             head = post("/v1/etdump", b"").replace(b"length: 0", b"length: 10000")
             reader, writer = await sent(doors.http.address, head)
 
@@ -131,7 +131,7 @@ def test_handshakes_that_do_not_end(opened: Opened, run: Run, tmp_path: Path) ->
     tls = DoorTls(TlsFiles(made.server, made.server_key), http_needs_certificate=False)
 
     async def main() -> None:
-        limits = ConnectionLimits(handshake_s=0.5)
+        limits = ConnectionLimits(handshake_s=1.0)
         async with opened(connections=limits, tls=tls) as doors:
             stuck = [await sent(doors.http.address, b"\x16\x03\x01"), await sent(doors.grpc.address, b"\x16\x03\x01")]
             await until(lambda: doors.http.connections)

@@ -234,16 +234,18 @@ def test_an_answer_that_nobody_reads(kept_back: int, closing: str, run: Run) -> 
         await send({"type": "http.response.body", "body": bytes(size)})
 
     async def main() -> None:
-        door = HttpDoor(app, 5, ConnectionLimits(body_s=1.0, idle_s=1.0), lambda: None)
-        door.bind("127.0.0.1:0")
-        await door.start()
-        _, writer = await sent(door.address, b"GET / HTTP/1.1\r\nconnection: %b\r\n\r\n" % closing.encode())
-        await until(lambda: door.connections)
-        await until(lambda: not door.connections)
+        hasty, patient = (HttpDoor(app, 5, ConnectionLimits(body_s=each, idle_s=each), lambda: None) for each in (1.0, 20.0))
+        for door in (hasty, patient):
+            door.bind("127.0.0.1:0")
+            await door.start()
+        _, writer = await sent(hasty.address, b"GET / HTTP/1.1\r\nconnection: %b\r\n\r\n" % closing.encode())
+        await until(lambda: hasty.connections)
+        await until(lambda: not hasty.connections)
         writer.close()
-        reader, writer = await sent(door.address, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+        reader, writer = await sent(patient.address, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
         assert len(await ended(reader)) > size
         writer.close()
-        await door.stop()
+        for door in (hasty, patient):
+            await door.stop()
 
     run(main())

@@ -121,7 +121,7 @@ def test_a_message_that_does_not_end(opened: Opened, run: Run) -> None:
     """A message over gRPC that is not there in time is turned away, counted, and leaves the turnstile."""
 
     async def main() -> None:
-        async with opened(body_timeout_s=0.2) as doors:
+        async with opened(body_timeout_s=1.0) as doors:
             calls = [await raw_call(doors.grpc.address) for _ in range(5)]
             await until(lambda: doors.tally.outcomes["body_stalled"] == 5)
             await until(lambda: not doors.turnstile.requests)
