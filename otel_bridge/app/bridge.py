@@ -14,24 +14,31 @@ Stop:  1. health says NOT_SERVING, and balancers have `server.turn_away_s` to no
 
 import asyncio
 import logging
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from otel_bridge import __version__
+from otel_bridge.app.crew import Crew
 from otel_bridge.app.data_dir import Claim
 from otel_bridge.app.doors import Doors
 from otel_bridge.app.egress import Egress
 from otel_bridge.app.faults import Faults
 from otel_bridge.app.readiness import OK, Readiness
-from otel_bridge.app.storage import open_spool
+from otel_bridge.app.storage import open_spool, take_over
 from otel_bridge.app.watch import Recorder
 from otel_bridge.config.bridge import BridgeConfig
+from otel_bridge.errors import Unavailable
 from otel_bridge.export.protocol import Exporter
 from otel_bridge.mapping.quota import Quota
 from otel_bridge.mapping.sqlite import open_registry
+from otel_bridge.pipeline.missing import Missing, joined
 from otel_bridge.spool.protocol import Outlet
 from otel_bridge.telemetry.provider import OwnExport, Provider
+from otel_bridge.telemetry.sums import summed
 from otel_bridge.v1 import mapping_pb2
 from otel_bridge.wire.entrance import open_entrance
+from otel_bridge.wire.health import Condition
 from otel_bridge.wire.mappings import Mappings
 
 _log = logging.getLogger(__name__)
@@ -42,27 +49,32 @@ class Bridge:
     One bridge. Build it before the event loop runs: it reads files, and waits for decoders to start.
 
     exporter   of the default destination, instead of the one that the settings describe; for demonstrations and tests
+    crew       the other workers, where this is one of several
 
     Raises `ConfigError` where the settings cannot be obeyed.
     """
 
-    def __init__(self, config: BridgeConfig, *, exporter: Exporter | None = None) -> None:
+    def __init__(self, config: BridgeConfig, *, exporter: Exporter | None = None, crew: Crew | None = None) -> None:
         self._config = config
+        crew = self._crew = crew or Crew()
+        data_dir, home = config.server.data_dir, crew.home(config.server.data_dir)
         self._provider = Provider(version=__version__, export=_own_export(config))
         recorder = self._recorder = Recorder(self._provider.telemetry)
         faults = Faults()
         with faults.part():
             # Whoever has the directory opens what is in it: a copy of the registry may be about to take the file's place.
-            self._claim = Claim(config.server.data_dir) if config.server.data_dir is not None else None
-            self.registry = open_registry(config.server.data_dir)
+            # For a worker the supervisor has it.
+            self._claim = Claim(data_dir) if data_dir is not None and crew.is_alone else None
+            self.registry = open_registry(data_dir)
+            take_over(config, crew.left_in(data_dir), recorder)
         has_directory = faults.are_none  # else what is in it would be told once more
         with faults.part():
             entrance = open_entrance(config, recorder.denied)
         self._egress = Egress(
-            config, recorder, faults, keeps_letters=has_directory, exporter=exporter, traces=self._provider.traces
+            config, recorder, faults, home=home if has_directory else None, exporter=exporter, traces=self._provider.traces
         )
         faults.tell()
-        self._spool = open_spool(config, recorder)  # last: what it holds is this process's to account for from now on
+        self._spool = open_spool(config, recorder, home)  # last: what it holds is this process's to account for from now on
         self._egress.attach(self._spool, self.registry)
         self._readiness = Readiness(
             self.registry,
@@ -71,6 +83,7 @@ class Bridge:
             max_bytes=config.spool.max_bytes,
             needs_egress=config.server.ready_needs_egress,
             broken=self._egress.broken.is_set,
+            others=self._conditions,
         )
         self._looking: asyncio.Task[None] | None = None
         self._doors = Doors(
@@ -78,11 +91,12 @@ class Bridge:
             entrance,
             self._spool,
             registry=self.registry,
-            mappings=Mappings(self.registry, self._missing, self._egress.parking.uploaded, self._quota_of),
+            mappings=Mappings(self.registry, self._all_missing, self._tell_uploaded, self._quota_of),
             recorder=recorder,
             ready=self._readiness.condition,
-            metrics=self._provider.exposition,
+            metrics=self._metrics,
             traces=self._provider.traces,
+            crew=crew,
         )
         self._watch_sizes()
 
@@ -111,6 +125,21 @@ class Bridge:
     async def wait_broken(self) -> None:
         """Return when the bridge cannot go on: its pipeline has failed, or has ended although nobody stopped it."""
         await self._egress.broken.wait()
+
+    async def answer(self, question: str, argument: Any) -> Any:
+        """What another worker asks (crew.py)."""
+        match question:
+            case "metrics":
+                return self._provider.exposition()
+            case "condition":
+                return self._readiness.own_condition()
+            case "missing":
+                return self._missing(argument)
+            case "uploaded":
+                await self._note_uploaded()
+            case "request":
+                return await self._doors.repeats.answer_to(argument)
+        return None
 
     async def stop(self) -> None:
         """Stop as the module says; events that do not leave in time stay in the spool, or are counted as dropped."""
@@ -144,18 +173,49 @@ class Bridge:
         quotas = self._config.tenants.of(tenant)
         return Quota(quotas.mappings, quotas.mapping_bytes)
 
-    def _missing(self, tenant: str) -> list[mapping_pb2.MissingMapping]:
+    def _missing(self, tenant: str) -> list[Missing]:
+        parked = self._spool.parked_events_of
+        return [replace(each, parked_events=parked(each.awaited)) for each in self._egress.parking.missing(tenant)]
+
+    async def _all_missing(self, tenant: str) -> list[mapping_pb2.MissingMapping]:
+        lists = [self._missing(tenant), *await self._ask_others("missing", tenant)]
         return [
             mapping_pb2.MissingMapping(
                 ref=str(each.awaited),
                 devices=len(each.streams),
                 first_seen_unix_ns=each.first_seen_ns,
                 last_seen_unix_ns=each.last_seen_ns,
-                parked_events=self._spool.parked_events_of(each.awaited),
+                parked_events=each.parked_events,
                 passed_events=each.passed_events,
             )
-            for each in self._egress.parking.missing(tenant)
+            for each in joined(lists)
         ]
+
+    async def _metrics(self) -> bytes:
+        own = self._provider.exposition()
+        others = await self._ask_others("metrics")
+        return await asyncio.to_thread(summed, [own, *others]) if others else own
+
+    async def _conditions(self) -> list[Condition]:
+        return await self._ask_others("condition")
+
+    async def _tell_uploaded(self) -> None:
+        """Before the upload is answered: what comes after that resolves, whichever worker it reaches."""
+        self._egress.parking.uploaded()
+        try:
+            await self._crew.ask_others("uploaded")
+        except OSError as error:
+            _log.warning("an upload was told to other workers, and not acknowledged; they see it within a second: %s", error)
+
+    async def _note_uploaded(self) -> None:
+        await asyncio.to_thread(self.registry.refresh)
+        self._egress.parking.uploaded()
+
+    async def _ask_others(self, question: str, argument: object = None) -> list[Any]:
+        try:
+            return await self._crew.ask_others(question, argument)
+        except OSError as error:
+            raise Unavailable(f"a worker of this bridge does not answer: {error}; try again", reason="worker_away") from error
 
     def _watch_sizes(self) -> None:
         watch, spool = self._provider.telemetry.watch, self._spool

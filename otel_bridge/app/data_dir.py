@@ -1,11 +1,13 @@
 """
 One bridge, one data directory: two would send the same events, and each miss what the other keeps.
 
-Invariant: the kernel holds the claim, so it ends with the process, whatever ends that. The number in the file is for people.
+Invariant: the kernel holds the claim, so it ends with the process, whatever ends that, and with the last of the workers that
+inherited it. The number in the file is for people.
 """
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -41,13 +43,24 @@ class Claim:
                 raise ConfigError(
                     f"server.data_dir ({directory}) cannot be locked: {error.strerror}; name a directory on a local disk"
                 ) from error
-            raise ConfigError(
-                f"server.data_dir ({directory}) is in use by process {ascii(holder)[1:-1] or 'unknown'}; "
-                "stop that one, or name another directory"
-            ) from error
+            raise ConfigError(f"server.data_dir ({directory}) is in use by {_named(holder)}") from error
         self._file.truncate(0)
         self._file.write(f"{os.getpid()}\n".encode())
+
+    def fileno(self) -> int:
+        """The descriptor; a process that inherits it has the claim too."""
+        return self._file.fileno()
 
     def release(self) -> None:
         """Let another process have it."""
         self._file.close()
+
+
+def _named(holder: str) -> str:
+    """Who has the directory, and the way out."""
+    with suppress(ValueError, PermissionError):
+        try:
+            os.kill(int(holder), 0)
+        except ProcessLookupError:
+            return f"workers of process {int(holder)}, which is gone; they end within server.drain_s: try again then"
+    return f"process {ascii(holder)[1:-1] or 'unknown'}; stop that one, or name another directory"

@@ -5,8 +5,9 @@ Invariant: the doors know of the rest of the bridge what they are given here; th
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
+from otel_bridge.app.crew import Crew
 from otel_bridge.app.faults import Faults
 from otel_bridge.app.privacy import rules_of
 from otel_bridge.app.watch import Recorder
@@ -43,6 +44,8 @@ class Doors:
     ready      whether requests are welcome
     metrics    Prometheus text exposition
     traces     spans of the bridge's own
+    crew       the other workers, with whom the ports are shared
+    repeats    what was sent before
     """
 
     def __init__(
@@ -55,13 +58,16 @@ class Doors:
         mappings: Mappings,
         recorder: Recorder,
         ready: Callable[[], Condition],
-        metrics: Callable[[], bytes],
+        metrics: Callable[[], Awaitable[bytes]],
         traces: Traces,
+        crew: Crew,
     ) -> None:
         self._config = config.server
         self._entrance = entrance
         given, limit = config.ingress, config.server.max_request_bytes
-        repeats = Repeats(given.duplicate_entries, given.duplicate_s, spool, recorder)
+        self._shares = not crew.is_alone
+        repeats = Repeats(given.duplicate_entries, given.duplicate_s, spool, recorder, elsewhere=crew.elsewhere())
+        self.repeats = repeats
         intake = Intake(spool, rules_of(config), registry.build_of, recorder, repeats, spend=entrance.spend, traces=traces)
         memory = Memory(given.memory_bytes, memory_rss_bytes, give_back_memory)
         self.turnstile = Turnstile(Limits(given.max_requests, given.max_bytes, given.max_waiting, given.max_wait_s), memory)
@@ -97,9 +103,9 @@ class Doors:
         self._entrance.start()
         faults = Faults()
         with faults.part():
-            self.http.bind(self._config.http_address)
+            self.http.bind(self._config.http_address, shares=self._shares)
         with faults.part():
-            self.grpc.bind(self._config.grpc_address)
+            self.grpc.bind(self._config.grpc_address, shares=self._shares)
         faults.tell()
         await self.http.start()
         await self.grpc.start()

@@ -9,6 +9,7 @@ Invariants
 import asyncio
 import logging
 from functools import partial
+from pathlib import Path
 
 from otel_bridge.app.faults import Faults
 from otel_bridge.app.privacy import withheld_by
@@ -42,12 +43,11 @@ class _Way:
         destination: str,
         recorder: DestinationRecorder,
         exporter: Exporter | None,
-        *,
-        keeps_letters: bool,
+        home: Path | None,
     ) -> None:
         self._config = config.exports[destination]
         self._recorder = recorder
-        self.letters = open_dead_letters(config, destination, recorder) if keeps_letters else None
+        self.letters = open_dead_letters(config, home, destination, recorder)
         keep = self.letters.keep if self.letters is not None else None
         self.exporter = exporter or build_exporter(self._config, section=section_of(destination), watch=recorder, keep=keep)
 
@@ -71,7 +71,7 @@ class Egress:
     The way out.
 
     faults          remembers where the settings cannot be obeyed; what had any is not to be used
-    keeps_letters   whether dead letters are kept, where the settings say so
+    home            directory of dead letters, where the settings say that they are kept; None: they are not
     exporter        of the default destination, instead of the one that the settings describe
     traces          spans of the bridge's own
     """
@@ -82,7 +82,7 @@ class Egress:
         recorder: Recorder,
         faults: Faults,
         *,
-        keeps_letters: bool,
+        home: Path | None,
         exporter: Exporter | None = None,
         traces: Traces = SILENT,
     ) -> None:
@@ -103,7 +103,7 @@ class Egress:
         for name in config.exports:
             with faults.part():
                 own = exporter if name == DEFAULT else None
-                self._ways[name] = _Way(config, name, recorder.to(name), own, keeps_letters=keeps_letters)
+                self._ways[name] = _Way(config, name, recorder.to(name), own, home)
         self.broken = asyncio.Event()
         self._pipelines: dict[str, Pipeline] = {}
         self._running: list[asyncio.Task[None]] = []

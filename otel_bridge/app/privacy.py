@@ -12,6 +12,7 @@ from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.config.keys import allow
 from otel_bridge.config.privacy import ALL
 from otel_bridge.errors import ConfigError
+from otel_bridge.files import replace_file, sync_folder
 from otel_bridge.spans.withholding import SHOW_PATH, Withhold, withhold
 from otel_bridge.wire.admission import Rules
 from otel_bridge.wire.pseudonyms import LEAST_SALT_BYTES, Pseudonyms
@@ -67,22 +68,8 @@ def _made(path: Path) -> bytes:
     """A new salt, on disk before it is used."""
     salt = secrets.token_hex(LEAST_SALT_BYTES)
     try:
-        part = path.with_name(f"{path.name}.part")
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(f"{salt}\n")
-            file.flush()
-            os.fsync(handle)
-        part.replace(path)
-        _sync(path.parent)
+        replace_file(path, f"{salt}\n".encode())
+        sync_folder(path.parent)
     except OSError as error:
         raise ConfigError(f"the salt of privacy.hash_keys cannot be kept in {path}: {error.strerror}") from error
     return salt.encode()
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

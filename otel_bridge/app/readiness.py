@@ -7,15 +7,18 @@ Invariants
   to and fro, and whoever gets it blinks next.
 * A full spool is told at once, since senders are refused by then, and room is believed only where much of it is free: between
   the two lies what a balancer sends before it notices.
+* A bridge of several workers is ready while all of them are: whoever sends does not choose which one takes it.
 * The back end counts only where the settings say so: without it the bridge still takes what it has room for.
 """
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from otel_bridge.errors import Unavailable
 from otel_bridge.mapping.registry import Registry
 from otel_bridge.spool.protocol import Spool
 from otel_bridge.wire.health import Condition
@@ -52,6 +55,10 @@ class Sight(Protocol):
         """Whether a back end is away: its circuit is not closed."""
 
 
+async def _none() -> list[Condition]:
+    return []
+
+
 class Lasting:
     """Something that is wrong or right, once it has been so for `least_s` without a break."""
 
@@ -78,6 +85,7 @@ class Readiness:
     max_bytes      bound of the spool
     needs_egress   whether a back end that is away makes the bridge not ready
     broken         whether the pipeline has ended
+    others         what the other workers have to tell
     stage          "starting", "ok" or "stopping": whoever starts and stops the bridge says so
     """
 
@@ -90,6 +98,7 @@ class Readiness:
         max_bytes: int,
         needs_egress: bool,
         broken: Callable[[], bool],
+        others: Callable[[], Awaitable[list[Condition]]] = _none,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._registry = registry
@@ -98,8 +107,11 @@ class Readiness:
         self._room_bytes = int(max_bytes * ROOM_SHARE)
         self._needs_egress = needs_egress
         self._broken = broken
+        self._others = others
+        self._conditions: list[Condition] = []
         self._now = now
         self._registry_fails = False
+        self._asked_registry_s = math.inf
         self._registry_wrong = Lasting(LASTS_S, now)
         self._egress_wrong = Lasting(LASTS_S, now)
         self._is_full = False
@@ -112,7 +124,15 @@ class Readiness:
             group.create_task(self._watch(tell))
 
     def condition(self) -> Condition:
-        """What there is to tell now."""
+        """What there is to tell now; of other workers, what they told last."""
+        own = self.own_condition()
+        for other in self._conditions:
+            parts = {part: found if found != OK else other.parts[part] for part, found in own.parts.items()}
+            own = Condition(own.is_ready and other.is_ready, parts)
+        return own
+
+    def own_condition(self) -> Condition:
+        """What there is to tell of this worker."""
         wrong = {
             "bridge": self.stage if not self._broken() else "broken: the pipeline has ended",
             "registry": "cannot be read" if self._registry_wrong.is_wrong else OK,
@@ -127,14 +147,19 @@ class Readiness:
         return Condition(is_ready, wrong)
 
     def look(self) -> None:
-        """See what lasts."""
-        self._registry_wrong.see(is_wrong=self._registry_fails)
+        """See what lasts. A registry that has been asked since the last look and says nothing fails too."""
+        is_silent = self._now() - self._asked_registry_s >= _LOOK_S
+        self._registry_wrong.see(is_wrong=self._registry_fails or is_silent)
         self._egress_wrong.see(is_wrong=self._sight.is_cut_off)
 
     async def _watch(self, tell: Tell) -> None:
         told = True
         while True:
             self.look()
+            try:
+                self._conditions = await self._others()
+            except Unavailable as error:
+                _log.warning("what other workers say of themselves is that of before: %s", error)
             condition = self.condition()
             if condition.is_ready is not told:
                 told = condition.is_ready
@@ -144,12 +169,14 @@ class Readiness:
 
     async def _watch_registry(self) -> None:
         while True:
+            self._asked_registry_s = self._now()
             try:
                 await asyncio.to_thread(self._registry.refresh)
                 self._registry_fails = False
             except Exception as error:  # noqa: BLE001 - whatever keeps it from answering; the next look tries again
                 _log.warning("the registry of mappings cannot be read: %s", error)
                 self._registry_fails = True
+            self._asked_registry_s = math.inf
             await asyncio.sleep(_LOOK_S)
 
     def _fills(self) -> bool:

@@ -3,16 +3,20 @@ What the bridge keeps, as the settings describe it: the spool, and the dead lett
 
 Invariants
 * Without a data directory nothing is kept but in memory.
+* Each worker of a bridge has a home of its own (crew.py). What workers have left that are not any more, the first takes over.
 * Whoever turns to a spool in memory is told what is left in the file.
 """
 
 import logging
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from otel_bridge.app.watch import Recorder
 from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.errors import ConfigError
-from otel_bridge.export.dead_letters import DeadLetters, Watch, directory_of
+from otel_bridge.export.dead_letters import DeadLetters, Watch, directory_of, move_letters
+from otel_bridge.spool.adoption import adopt
 from otel_bridge.spool.inspection import inspect
 from otel_bridge.spool.lot import LotLimits
 from otel_bridge.spool.memory import MemorySpool
@@ -25,9 +29,9 @@ from otel_bridge.spool.writer import RESERVE_BYTES
 _log = logging.getLogger(__name__)
 
 
-def open_spool(config: BridgeConfig, recorder: Recorder) -> Spool:
-    """The spool. Raises `ConfigError` where its file cannot be used."""
-    given, directory = config.spool, config.server.data_dir
+def open_spool(config: BridgeConfig, recorder: Recorder, directory: Path | None) -> Spool:
+    """The spool in a worker's home. Raises `ConfigError` where its file cannot be used."""
+    given = config.spool
     lot, destinations = _lot_limits(config), list(config.exports)
     if directory is None or given.durability == "memory":
         if directory is not None and (directory / FILE_NAME).exists():
@@ -44,12 +48,31 @@ def open_spool(config: BridgeConfig, recorder: Recorder) -> Spool:
     )
 
 
-def open_dead_letters(config: BridgeConfig, destination: str, watch: Watch) -> DeadLetters | None:
+def open_dead_letters(config: BridgeConfig, home: Path | None, destination: str, watch: Watch) -> DeadLetters | None:
     """Where spans are kept that this destination refused; None where they are not."""
-    data_dir, max_bytes = config.server.data_dir, config.exports[destination].dead_letter_bytes
-    if data_dir is None or not max_bytes:
+    max_bytes = config.exports[destination].dead_letter_bytes
+    if home is None or not max_bytes:
         return None
-    return DeadLetters(directory_of(data_dir, destination), max_bytes, watch, reserve_bytes=RESERVE_BYTES)
+    return DeadLetters(directory_of(home, destination), max_bytes, watch, reserve_bytes=RESERVE_BYTES)
+
+
+def take_over(config: BridgeConfig, homes: Sequence[Path], recorder: Recorder) -> None:
+    """
+    Move what workers have left that are not any more, spools and dead letters, to the first one's.
+
+    With a spool in memory their spools stay, and are told. Raises `ConfigError` where a file cannot be used.
+    """
+    data_dir = config.server.data_dir
+    if data_dir is None:
+        return
+    for home in homes:
+        move_letters(home, data_dir)
+        if config.spool.durability != "memory":
+            adopt(data_dir, home, list(config.exports), recorder)
+        elif (home / FILE_NAME).exists():
+            _tell_left(home)
+        with suppress(OSError):  # what nobody here knows, such as a damaged spool that was set aside, is for people
+            home.rmdir()
 
 
 def _tell_left(directory: Path) -> None:

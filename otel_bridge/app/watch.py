@@ -3,10 +3,14 @@
 import time
 from functools import partial
 from math import inf
+from typing import TYPE_CHECKING
 
 from otel_bridge.errors import SpoolFull
 from otel_bridge.export.circuit import State
 from otel_bridge.telemetry.recorder import Telemetry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Recorder:
@@ -20,6 +24,8 @@ class Recorder:
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
         self._to: dict[str, DestinationRecorder] = {}
+        self._accepted = telemetry.counter("otel_bridge.receiver.accepted_events")
+        self._requests: dict[tuple[str, str], Callable[[float], None]] = {}
         self.full_at_s = -inf
 
     def to(self, destination: str) -> "DestinationRecorder":
@@ -37,7 +43,7 @@ class Recorder:
 
     def accepted(self, events: int) -> None:
         """Events were put into the spool."""
-        self._telemetry.add("otel_bridge.receiver.accepted_events", events)
+        self._accepted(events)
 
     def refused(self, events: int, reason: str) -> None:
         """Events were not taken: some of an accepted request, or all of one that is to come again."""
@@ -59,7 +65,11 @@ class Recorder:
         """A request ended: "ok", or the reason of its error."""
         if outcome == SpoolFull.reason:
             self.full_at_s = time.monotonic()
-        self._telemetry.add("otel_bridge.receiver.requests", 1, transport=transport, outcome=outcome)
+        count = self._requests.get((transport, outcome))
+        if count is None:  # as many as there are reasons in errors.py
+            count = self._telemetry.counter("otel_bridge.receiver.requests", transport=transport, outcome=outcome)
+            self._requests[transport, outcome] = count
+        count(1)
 
     def duplicate(self) -> None:
         """A request that was sent again was answered as its first attempt was."""

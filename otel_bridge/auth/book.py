@@ -2,15 +2,13 @@
 A file of tokens: JSON with their hashes, in the data directory or wherever a deployment keeps it.
 
 Invariants
-* The file is replaced as a whole, so a reader sees the old or the new one; writers take turns.
+* The file is replaced as a whole (files.py), so a reader sees the old or the new one; writers take turns.
 * A change is on disk before it is told: what was said to be revoked does not come back with the power.
-* It belongs to its owner alone. Where root writes it, the owner is that of the folder: the bridge runs as somebody else.
 * What was revoked stays for a while, so that a log can say that a revoked token is still in use.
 """
 
 import fcntl
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -21,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from otel_bridge.auth.token import State, Token
 from otel_bridge.errors import ConfigError
+from otel_bridge.files import replace_file
 
 FILE_NAME = "tokens.json"
 """The file's name in the data directory."""
@@ -66,7 +65,7 @@ def change_tokens(path: Path, change: Callable[[Tokens], Sequence[Token]], now: 
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _turn(path) as folder:
             kept = [each for each in change(read_tokens(path)) if not _is_forgotten(each, now)]
-            _replace(path, _Document(tokens=tuple(kept)).model_dump_json(indent=2) + "\n")
+            replace_file(path, (_Document(tokens=tuple(kept)).model_dump_json(indent=2) + "\n").encode())
             os.fsync(folder)
     except OSError as error:
         raise ConfigError(f"the tokens in {path} cannot be written: {error.strerror}") from error
@@ -85,19 +84,3 @@ def _turn(path: Path) -> Iterator[int]:
         yield folder
     finally:
         os.close(folder)
-
-
-def _replace(path: Path, text: str) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # readable by its owner alone
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            if os.geteuid() == 0:
-                folder = path.parent.stat()
-                os.fchown(handle, folder.st_uid, folder.st_gid)  # not by its name, which the folder's owner may give to another
-            os.fsync(handle)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -8,6 +8,7 @@ Invariants
 * Public keys for signatures only: what else a set holds is passed over, and costs the others nothing.
 """
 
+import asyncio
 import json
 import logging
 import ssl
@@ -194,24 +195,31 @@ def _read(path: Path) -> Keys:
 def _fetch(url: str, ca: Path | None, timeout_s: float) -> Keys:
     where = f"jwt.jwks_url ({url})"
     try:
-        return read_keys(_get(url, ca, timeout_s), where)
+        return read_keys(asyncio.run(_get(url, ssl.create_default_context(cafile=ca), timeout_s)), where)
     except (httpx.HTTPError, OSError) as error:  # OSError: TLS, and files of authorities
         raise ConfigError(f"{where} cannot be fetched: {ascii(str(error) or type(error).__name__)[1:-1][:240]}") from error
 
 
-def _get(url: str, ca: Path | None, timeout_s: float) -> bytes:
-    """The body of an answer, within bounds. Redirections are not followed: the keys are where the operator says."""
-    deadline = time.monotonic() + timeout_s
-    context = ssl.create_default_context(cafile=ca)
+async def _get(url: str, trust: ssl.SSLContext, timeout_s: float) -> bytes:
+    """
+    The body of an answer, within bounds. Redirections are not followed: the keys are where the operator says.
+
+    The time is that of all of it: each wait of the client begins anew with every byte, and one of headers has no hook.
+    """
     headers = {"accept": "application/json", "accept-encoding": "identity"}  # a set is small, and a bomb is not unpacked
     body = bytearray()
-    with httpx.Client(verify=context, timeout=timeout_s) as client, client.stream("GET", url, headers=headers) as response:
-        if response.status_code != httpx.codes.OK:
-            raise httpx.HTTPError(f"it answered HTTP {response.status_code}")
-        for chunk in response.iter_raw():
-            body += chunk
-            if len(body) > MAX_BYTES:
-                raise httpx.HTTPError(f"it answered more than {MAX_BYTES} bytes")
-            if time.monotonic() > deadline:
-                raise httpx.HTTPError(f"it did not answer within {timeout_s:g} s")
+    try:
+        async with (
+            asyncio.timeout(timeout_s),
+            httpx.AsyncClient(verify=trust, timeout=None) as client,  # noqa: S113 - there is one, around it
+            client.stream("GET", url, headers=headers) as response,
+        ):
+            if response.status_code != httpx.codes.OK:
+                raise httpx.HTTPError(f"it answered HTTP {response.status_code}")
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > MAX_BYTES:
+                    raise httpx.HTTPError(f"it answered more than {MAX_BYTES} bytes")
+    except TimeoutError:
+        raise httpx.HTTPError(f"it did not answer within {timeout_s:g} s") from None
     return bytes(body)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import click
 from rich.table import Table
 
+from otel_bridge.app.crew import homes_in
 from otel_bridge.cli.cells import cell, console
 from otel_bridge.cli.data_dir import data_dir_options
 from otel_bridge.config.bridge import BridgeConfig, section_of
@@ -43,7 +44,7 @@ def _options(command: Command) -> Command:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def dead_letters(config_file: Path | None, data_dir: str | None, destination: str, *, as_json: bool) -> None:
     """List the requests that the back end refused for good, the oldest first."""
-    letters = list(letters_in(_directory(load(config_file, {"server.data_dir": data_dir}), destination)))
+    letters = _letters(load(config_file, {"server.data_dir": data_dir}), destination)
     if as_json:
         click.echo(json.dumps([{**asdict(letter), "path": str(letter.path)} for letter in letters], indent=2))
         return
@@ -65,7 +66,7 @@ def replay(config_file: Path | None, data_dir: str | None, destination: str, otl
     """
     section = section_of(destination)
     settings = load(config_file, {"server.data_dir": data_dir, f"{section}.endpoint": otlp_endpoint})
-    letters = list(letters_in(_directory(settings, destination)))
+    letters = _letters(settings, destination)
     refused: list[Refused] = []
 
     async def keep(part: Refused) -> None:
@@ -78,12 +79,15 @@ def replay(config_file: Path | None, data_dir: str | None, destination: str, otl
         raise click.ClickException(f"the back end refused {left} spans again")
 
 
-def _directory(settings: BridgeConfig, destination: str) -> Path:
+def _letters(settings: BridgeConfig, destination: str) -> list[Letter]:
+    """Those of all workers, the oldest first."""
     if destination not in settings.exports:
         raise click.UsageError(f"there is no such destination; there are {', '.join(settings.exports)}")
     if settings.server.data_dir is None:
         raise click.ClickException('there are no dead letters with server.data_dir ":memory:"')
-    return directory_of(settings.server.data_dir, destination)
+    homes = homes_in(settings.server.data_dir)
+    letters = [letter for home in homes for letter in letters_in(directory_of(home, destination))]
+    return sorted(letters, key=lambda letter: letter.path.name)
 
 
 async def _replay(letters: Iterable[Letter], exporter: Exporter, refused: list[Refused]) -> tuple[int, int]:

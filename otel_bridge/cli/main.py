@@ -27,6 +27,7 @@ _COMMANDS = (
     "spool",
     "registry",
     "loadgen",
+    "worker",
 )
 
 

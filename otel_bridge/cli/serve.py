@@ -3,19 +3,23 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Coroutine
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from otel_bridge.app.bridge import Bridge
-from otel_bridge.cli.open_files import OTHER_FILES, raise_open_files
+from otel_bridge.cli.process import live, log_as, prepare, run
+from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.config.load import load
-from otel_bridge.pipeline.memory import keep_freed_memory
-from otel_bridge.telemetry.logs import configure
+
+if TYPE_CHECKING:
+    from otel_bridge.app.bridge import Bridge
 
 _log = logging.getLogger(__name__)
+
+_WORKER = (sys.executable, "-P", "-m", "otel_bridge.cli.main", "worker")
+"""Starts a worker. Without -P the directory where the bridge was started would be searched for modules first."""
 
 
 @click.command()
@@ -34,12 +38,15 @@ _log = logging.getLogger(__name__)
     metavar="DIR",
     help='Keep mappings and accepted events here; ":memory:" keeps nothing.  [default: otel-bridge-data]',
 )
+@click.option("--workers", type=int, metavar="N", help="So many processes share the doors: one a core.  [default: 1]")
 def serve(
+    *,
     config_file: Path | None,
     grpc_address: str | None,
     http_address: str | None,
     otlp_endpoint: str | None,
     data_dir: str | None,
+    workers: int | None,
 ) -> None:
     """
     Take events and mappings, send spans.
@@ -53,43 +60,40 @@ def serve(
             "server.grpc_address": grpc_address,
             "server.http_address": http_address,
             "server.data_dir": data_dir,
+            "server.workers": workers,
             "export.endpoint": otlp_endpoint,
         },
     )
-    keep_freed_memory()
-    own = settings.telemetry
-    configure(level=own.log_level.upper(), form=own.log_format, burst=own.log_burst, period_s=own.log_period_s)
-    raise_open_files(2 * settings.ingress.max_connections + OTHER_FILES)
-    run(_serve(Bridge(settings)))
+    if settings.server.workers == 1:
+        prepare(settings)
+        _serve(settings)
+    else:
+        log_as(settings)
+        run(_supervise(settings))
 
 
-async def _serve(bridge: Bridge) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+def _serve(settings: BridgeConfig) -> None:
+    from otel_bridge.app.bridge import Bridge  # noqa: PLC0415 - nor does a supervisor need a whole bridge
+
+    run(_live(Bridge(settings)))
+
+
+async def _live(bridge: "Bridge") -> None:
+    stopping = _stopping()
     await bridge.start()
     _log.info("otel-bridge listens for gRPC on %s and for HTTP on %s", bridge.grpc_address, bridge.http_address)
-    ends = [asyncio.create_task(stopping.wait()), asyncio.create_task(bridge.wait_broken())]
-    try:
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        _log.info("stopping")
-        await bridge.stop()
-    broken = ends[1].done()
-    for task in ends:
-        task.cancel()
-    if broken:
-        raise click.ClickException(
-            "the pipeline has ended, see the log; what was not sent is in the spool, or counted as dropped"
-        )
+    await live(bridge, stopping)
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run on uvloop where it exists: it spends less of each request on the loop itself."""
-    try:
-        import uvloop  # noqa: PLC0415 - not on every platform
-    except ImportError:
-        asyncio.run(main)
-    else:
-        uvloop.run(main)
+async def _supervise(settings: BridgeConfig) -> None:
+    from otel_bridge.app.supervise import Supervisor  # noqa: PLC0415 - a bridge that is alone needs none
+
+    await Supervisor(settings, _WORKER).run(_stopping())
+
+
+def _stopping() -> asyncio.Event:
+    """Set when the process is asked to end."""
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    return stopping

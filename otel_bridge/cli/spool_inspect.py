@@ -1,6 +1,7 @@
 """`otel-bridge spool inspect`: what a bridge keeps on disk, and whether its books balance."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 import click
 from rich.table import Table
 
+from otel_bridge.app.crew import homes_in
 from otel_bridge.cli.cells import cell, console
 from otel_bridge.cli.data_dir import data_dir_options, directory_of
 from otel_bridge.export.dead_letters import directory_of as letters_of
 from otel_bridge.export.letter import letters_in
-from otel_bridge.spool.inspection import Inspection
+from otel_bridge.spool.inspection import Inspection, summed
 from otel_bridge.spool.inspection import inspect as read
+from otel_bridge.spool.opening import FILE_NAME
 
 _MIB = 1 << 20
 _UNITS_S = (("d", 86_400), ("h", 3600), ("min", 60))
@@ -25,23 +28,27 @@ _UNITS_S = (("d", 86_400), ("h", 3600), ("min", 60))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def inspect(config_file: Path | None, data_dir: str | None, *, as_json: bool) -> None:
     """
-    Show what waits, what is parked, what was damaged, and the books of each destination.
+    Show what waits, what is parked, what was damaged, and the books of each destination; of several workers, added up.
 
     Reads only, also while a bridge runs. Exit code 1 where events are unaccounted for.
     """
     directory = directory_of(config_file, data_dir)
-    found = read(directory)
-    letters = {ledger.destination: _letters(directory, ledger.destination) for ledger in found.ledgers}
+    homes = homes_in(directory)
+    spools = [read(home) for home in homes if home == directory or (home / FILE_NAME).exists()]
+    found = summed(spools)
+    letters = {ledger.destination: _letters(homes, ledger.destination) for ledger in found.ledgers}
     if as_json:
-        click.echo(json.dumps(_as_json(found, letters), indent=2))
+        click.echo(json.dumps(_as_json(found, spools, letters), indent=2))
     else:
+        for each in spools:
+            _show_file(each)
         _show(found, letters)
-    if any(ledger.unaccounted for ledger in found.ledgers):
+    if any(ledger.unaccounted for each in spools for ledger in each.ledgers):
         raise click.ClickException("events are unaccounted for: see the ledger")
 
 
-def _letters(directory: Path, destination: str) -> dict[str, int]:
-    letters = list(letters_in(letters_of(directory, destination)))
+def _letters(homes: Sequence[Path], destination: str) -> dict[str, int]:
+    letters = [letter for home in homes for letter in letters_in(letters_of(home, destination))]
     return {
         "letters": len(letters),
         "spans": sum(letter.spans for letter in letters),
@@ -49,19 +56,23 @@ def _letters(directory: Path, destination: str) -> dict[str, int]:
     }
 
 
-def _as_json(found: Inspection, letters: dict[str, dict[str, int]]) -> dict[str, Any]:
+def _as_json(found: Inspection, spools: Sequence[Inspection], letters: dict[str, dict[str, int]]) -> dict[str, Any]:
     ledgers = [
         {**asdict(ledger), "unaccounted": ledger.unaccounted, "dead_letters": letters[ledger.destination]}
         for ledger in found.ledgers
     ]
-    return {**asdict(found), "path": str(found.path), "ledgers": ledgers}
+    paths = [str(each.path) for each in spools]
+    return {**asdict(found), "path": paths[0], "paths": paths, "ledgers": ledgers}
 
 
-def _show(found: Inspection, letters: dict[str, dict[str, int]]) -> None:
+def _show_file(found: Inspection) -> None:
     click.echo(
         f"{found.path}: format {found.format}, {found.file_bytes / _MIB:.1f} MiB with {found.log_bytes / _MIB:.1f} MiB of log, "
         f"last written {_time(found.noted_ns)}; {found.seen} requests are remembered"
     )
+
+
+def _show(found: Inspection, letters: dict[str, dict[str, int]]) -> None:
     click.echo(f"{found.waiting.events} events in {found.waiting.records} records wait for their turn{_since(found)}")
     out = console()
     ledger = Table(

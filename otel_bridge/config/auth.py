@@ -5,7 +5,6 @@ Invariant: without `server.insecure` nothing but loopback is listened on without
 """
 
 import ipaddress
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -13,19 +12,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from otel_bridge.config.sections import ServerConfig
 from otel_bridge.config.setting import Section, setting
-from otel_bridge.config.values import ReadableFile, TenantName, split_address
+from otel_bridge.config.values import ReadableFile, TenantName, json_table, split_address
 from otel_bridge.model.identity import Scope
 
 _WORDS = ", ".join(Scope)
-
-
-def _from_environment(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError as error:
-        raise ValueError('must be JSON such as {"ci.example.com": ["mappings:write"]}') from error
 
 
 def _scope(word: Any) -> Scope:
@@ -50,7 +40,7 @@ def _certificate(value: Any) -> Any:
 
 Certificates = Annotated[
     Mapping[str, Annotated[Certificate, BeforeValidator(_certificate)]],
-    BeforeValidator(_from_environment),
+    json_table('{"ci.example.com": ["mappings:write"]}'),
 ]
 """DNS or URI name in a client's certificate -> what it stands for."""
 

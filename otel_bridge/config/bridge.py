@@ -23,7 +23,7 @@ from otel_bridge.config.setting import Section
 from otel_bridge.config.telemetry import TelemetryConfig
 from otel_bridge.config.tenants import TenantsConfig, faults_of_tenants
 from otel_bridge.config.values import split_address
-from otel_bridge.model.destination import DEFAULT
+from otel_bridge.model.destination import DEFAULT, MAX_DESTINATIONS
 
 
 class BridgeConfig(Section):
@@ -51,12 +51,22 @@ class BridgeConfig(Section):
         faults += faults_of_jwt(self.jwt, self.auth)
         faults += faults_of_tenants(self.tenants, self.auth)
         faults += faults_of_files({section_of(name): each for name, each in self.exports.items()})
+        if len(self.exports) > MAX_DESTINATIONS:
+            faults.append(
+                f"destinations has {len(self.destinations)} tables: with export, there may be {MAX_DESTINATIONS} destinations "
+                "at most"
+            )
         if self.server.grpc_address == self.server.http_address and split_address(self.server.grpc_address)[1]:
             faults.append(f"server.grpc_address and server.http_address must differ; both are {self.server.grpc_address}")
         if self.spool.max_bytes < self.server.max_request_bytes:
             faults.append(
                 f"spool.max_bytes ({self.spool.max_bytes}) must be at least server.max_request_bytes "
                 f"({self.server.max_request_bytes}): a larger request would never find room"
+            )
+        if self.server.workers > 1 and self.server.data_dir is None:
+            faults.append(
+                f'server.workers is {self.server.workers}, and server.data_dir is ":memory:": workers share their mappings in '
+                'a directory; name one, and set spool.durability = "memory" to keep events off the disk'
             )
         if self.privacy.salt_file and not self.privacy.hash_keys:
             faults.append("privacy.salt_file is set, but privacy.hash_keys is not: nothing is hashed")

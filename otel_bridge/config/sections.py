@@ -17,6 +17,8 @@ from otel_bridge.config.values import (
 MIB = 1 << 20
 _LARGEST_MESSAGE_BYTES = (1 << 31) - 1  # gRPC counts a message's length in an int32
 
+MAX_WORKERS = 256
+
 RESOURCE_KEYS = (
     "service.*",
     "!service.instance.id",
@@ -91,6 +93,13 @@ class ServerConfig(Section):
     ready_needs_egress: bool = setting(
         False,
         "Whether health and /readyz say no while a back end is away; without it, events are taken while there is room.",
+    )
+    workers: int = setting(
+        1,
+        "Processes that share the doors, each with a spool of its own; more than one only on Linux. Bounds hold for each.",
+        unit="processes",
+        least=1,
+        most=MAX_WORKERS,
     )
     data_dir: DataDirectory = setting(
         Path("otel-bridge-data"),

@@ -1,25 +1,14 @@
 """The section `tenants`: how much of the bridge one tenant may take, so that there is some left for the others."""
 
-import json
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from otel_bridge.config.auth import AuthConfig
 from otel_bridge.config.setting import Number, Section, setting
-from otel_bridge.config.values import TenantName, Unbounded
-
-
-def _from_environment(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError as error:
-        raise ValueError('must be JSON such as {"acme": {"events_per_s": 1000}}') from error
-
+from otel_bridge.config.values import TenantName, Unbounded, json_table
 
 _Rate = Annotated[Unbounded, Field(gt=0)]
 _Bytes = Annotated[Unbounded, Field(ge=0)]
@@ -38,7 +27,7 @@ class Override(BaseModel):
     mapping_bytes: _Bytes | None = None
 
 
-Overrides = Annotated[Mapping[TenantName, Override], BeforeValidator(_from_environment)]
+Overrides = Annotated[Mapping[TenantName, Override], json_table('{"acme": {"events_per_s": 1000}}')]
 """Tenant -> what is different for it."""
 
 

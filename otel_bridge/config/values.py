@@ -30,6 +30,20 @@ _HEADER_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?")
 _OWN_HEADERS = re.compile(r"content-.*|grpc-.*|host|te|transfer-encoding|connection|user-agent")
 
 
+def json_table(example: str) -> BeforeValidator:
+    """A table that comes as JSON where it comes as text: from the environment."""
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"must be JSON such as {example}") from error
+
+    return BeforeValidator(read)
+
+
 def split_address(address: str) -> tuple[str, int]:
     """Host (without brackets) and port of `host:port` or `[IPv6]:port`. Raises ValueError."""
     match = _ADDRESS.fullmatch(address)

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from otel_bridge.errors import ConfigError
 from otel_bridge.export.isolate import Refused
-from otel_bridge.export.letter import about, paths_in, read_letter, remove_halves, size_of, write_letter
+from otel_bridge.export.letter import about, move_letter, paths_in, read_letter, remove_halves, size_of, write_letter
 from otel_bridge.model.destination import DEFAULT
 
 DIRECTORY = "dead-letters"
@@ -36,6 +36,21 @@ def directory_of(data_dir: Path, destination: str) -> Path:
     """Where the letters of a destination are."""
     whole = data_dir / DIRECTORY
     return whole if destination == DEFAULT else whole / destination
+
+
+def move_letters(source: Path, target: Path) -> None:
+    """Move the letters of all destinations from one home to another. Raises `ConfigError`."""
+    whole = source / DIRECTORY
+    for directory in [each for each in (*whole.glob("*"), whole) if each.is_dir()]:
+        into = target / directory.relative_to(source)
+        try:
+            into.mkdir(mode=0o700, parents=True, exist_ok=True)
+            remove_halves(directory)
+            for path in paths_in(directory):
+                move_letter(path, into)
+            directory.rmdir()
+        except OSError as error:
+            raise ConfigError(f"the dead letters in {directory} cannot be moved to {into}: {error.strerror}") from error
 
 
 class Watch(Protocol):

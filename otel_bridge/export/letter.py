@@ -10,7 +10,6 @@ Invariants
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_bridge.export.isolate import Refused
+from otel_bridge.files import PART, replace_file, sync_folder
 
 _MAX_MESSAGE = 1_000
 
@@ -87,6 +87,13 @@ def paths_in(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.pb"))
 
 
+def move_letter(path: Path, directory: Path) -> None:
+    """Move the letter with this `.pb` to another directory of the same file system. Raises OSError."""
+    for each in (_about_path(path), path):  # in this order: whoever finds a .pb finds both
+        with suppress(FileNotFoundError):
+            each.rename(directory / each.name)
+
+
 def size_of(path: Path) -> int:
     """Bytes of both files of the letter with this `.pb`."""
     size = 0
@@ -98,8 +105,8 @@ def size_of(path: Path) -> int:
 
 def remove_halves(directory: Path) -> None:
     """Remove what a crash left half-way. Raises OSError."""
-    for path in [*directory.glob("*.part"), *directory.glob("*.json")]:
-        if path.suffix == ".part" or not path.with_suffix(".pb").exists():
+    for path in [*directory.glob(f"*{PART}"), *directory.glob("*.json")]:
+        if path.suffix == PART or not path.with_suffix(".pb").exists():
             path.unlink(missing_ok=True)
 
 
@@ -124,22 +131,10 @@ def _about_path(path: Path) -> Path:
 def _write(path: Path, payload: bytes, told: bytes) -> None:
     """The `.json` first: whoever finds a `.pb` finds both."""
     try:
-        for whole, data in ((_about_path(path), told), (path, payload)):
-            part = whole.with_name(f"{whole.name}.part")
-            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(whole)
-        descriptor = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        replace_file(_about_path(path), told)
+        replace_file(path, payload)
+        sync_folder(path.parent)
     except OSError:
-        for left in (path, _about_path(path)):
-            with suppress(OSError):
-                left.with_name(f"{left.name}.part").unlink(missing_ok=True)
         with suppress(OSError):
             if not path.exists():
                 _about_path(path).unlink(missing_ok=True)

@@ -21,6 +21,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from otel_bridge.errors import ConfigError
+from otel_bridge.files import sync_folder
 from otel_bridge.mapping.faults import quoted
 from otel_bridge.mapping.schema import FORMAT, metadata
 from otel_bridge.mapping.sqlite import FILE_NAME
@@ -149,11 +150,7 @@ def _put_in_place(part: Path, target: Path) -> None:
     for name in _BESIDE:  # the log of another file must never meet the new one
         target.with_name(target.name + name).unlink(missing_ok=True)
     part.replace(target)
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(target.parent)
 
 
 def _holds_builds(path: Path) -> bool:

@@ -11,7 +11,7 @@ Invariants
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -146,6 +146,7 @@ class EventBatch:
     clock: NDArray[np.uint8]
     metadata: NDArray[np.uint32]
     occurrence: NDArray[np.uint32] | None = None
+    _nbytes: int = field(default=0, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -153,6 +154,11 @@ class EventBatch:
     @property
     def nbytes(self) -> int:
         """About the bytes that this batch holds in memory, Python objects included."""
+        if not self._nbytes:
+            self._nbytes = self._weigh()
+        return self._nbytes
+
+    def _weigh(self) -> int:
         arrays = self.bounds.nbytes + len(self) * (_ROW_BYTES if self.occurrence is None else _ROW_BYTES + 4)
         texts = 2 * sum([len(name) for name in self.names if isinstance(name, str)]) + sum(map(len, self.payloads))
         texts += sum([_text_bytes(stream.resource) for stream in self.streams])
@@ -233,7 +239,9 @@ def divide(batch: EventBatch, max_events: int) -> list[EventBatch]:
     pieces = []
     first = 0
     while first < len(batch.blocks):
-        fitting = int(np.searchsorted(batch.bounds, batch.bounds[first] + max_events, "right")) - 1
+        left = max(len(batch) - int(batch.bounds[first]), 1)
+        even = -(-left // -(-left // max_events))  # not a last piece of a few events, which costs as much as a large one
+        fitting = int(np.searchsorted(batch.bounds, batch.bounds[first] + even, "right")) - 1
         last = max(fitting, first + 1)
         rows = slice(int(batch.bounds[first]), int(batch.bounds[last]))
         columns = {column: getattr(batch, column)[rows] for column in _COLUMNS}

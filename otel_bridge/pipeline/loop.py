@@ -5,12 +5,14 @@ Invariants
 * Each event that leaves the spool ends once: emitted, or dropped with a reason. `Ledger` and the spool's books are told how.
 * What is on its way when the time to stop is up stays in a durable spool, for the next start; else it is dropped.
 * A batch that cannot be processed costs itself: its neighbours are processed one by one.
-* Resolving runs in a thread, so the event loop goes on taking requests.
+* Resolving runs in a thread, so the event loop goes on taking requests. One haul at a time is read and resolved: two threads
+  would fight for the interpreter, and each would find half of what waits. Meanwhile others are sent.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from typing import Protocol
 
 from otel_bridge.clock.convert import settle
@@ -27,8 +29,8 @@ from otel_bridge.telemetry.traces import SILENT, Traces
 
 _log = logging.getLogger(__name__)
 
-BATCH_EVENTS = 4096
-"""Events that are resolved in one pass: enough to spread the cost of a pass, little enough to fit a processor's cache."""
+BATCH_EVENTS = 16_384
+"""Events that are resolved in one pass, at most: enough to spread what a pass costs however few it has, about a millisecond."""
 
 
 class Ledger(Protocol):
@@ -80,43 +82,57 @@ class Pipeline:
         self._linger_s = linger_s
         self._by_tenant = by_tenant
         self._traces = traces
+        self._turn = asyncio.Lock()
+        """Whoever has it reads and resolves."""
 
-    async def run(self, workers: int = 2) -> None:
-        """Work until the spool is closed and empty; `workers` hauls of records are on their way at a time."""
+    async def run(self, workers: int = 3) -> None:
+        """Work until the spool is closed and empty; of `workers` hauls of records one is resolved, the others are sent."""
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
                 group.create_task(self._work())
 
     async def _work(self) -> None:
-        while read := await self._outlet.read(BATCH_EVENTS, self._linger_s):
-            records: Sequence[Record] = read
-            account = _Account(self._ledger, _events(read))
-            try:
-                records = await self._sift(read)
-                account.left = _events(records)
-                trails = (trail(stream) for record in records for stream in record.batch.streams)
-                with self._traces.haul("haul", trails, {"otel_bridge.events": account.left}):
-                    await self._process(records, account)
-            except asyncio.CancelledError:
-                if self._outlet.is_durable:
-                    raise
-                if account.left:
-                    _log.error("%d events were on their way when the time to stop was up, and are dropped", account.left)
-                    account.dropped(account.left, "shutdown")
-                await self._outlet.done(records, account.ended)
-                raise
-            except Exception:  # noqa: BLE001 - a durable spool would give the same records again, and again
-                _log.exception("%d events cannot be processed and are dropped", account.left)
-                account.dropped(account.left, "internal")
-            await self._outlet.done(records, account.ended)
+        while True:
+            async with AsyncExitStack() as turn:
+                await turn.enter_async_context(self._turn)
+                read = await self._outlet.read(BATCH_EVENTS, self._linger_s)
+                if not read:
+                    return
+                await self._end(read, turn)
 
-    async def _process(self, records: Sequence[Record], account: "_Account") -> None:
+    async def _end(self, read: Sequence[Record], turn: AsyncExitStack) -> None:
+        """See to it that records end, and tell the outlet how; `turn` is given up once all of them are resolved."""
+        records = read
+        account = _Account(self._ledger, _events(read))
+        try:
+            records = await self._sift(read)
+            account.left = _events(records)
+            trails = (trail(stream) for record in records for stream in record.batch.streams)
+            with self._traces.haul("haul", trails, {"otel_bridge.events": account.left}):
+                await self._process(records, account, turn)
+        except asyncio.CancelledError:
+            if self._outlet.is_durable:
+                raise
+            if account.left:
+                _log.error("%d events were on their way when the time to stop was up, and are dropped", account.left)
+                account.dropped(account.left, "shutdown")
+            await self._outlet.done(records, account.ended)
+            raise
+        except Exception:  # noqa: BLE001 - a durable spool would give the same records again, and again
+            _log.exception("%d events cannot be processed and are dropped", account.left)
+            account.dropped(account.left, "internal")
+        await self._outlet.done(records, account.ended)
+
+    async def _process(self, records: Sequence[Record], account: "_Account", turn: AsyncExitStack) -> None:
         taken: Taken = {}  # a request that takes several passes is one to the limits of traces
         whole = [await _settled(record.batch) for record in records]
-        for tenant, batches in self._of_tenants(whole):
-            for group in _passes(batches):
-                for payload in await self._resolve(group, account, taken):
-                    await self._deliver(payload, tenant, account)
+        passes = [(tenant, group) for tenant, batches in self._of_tenants(whole) for group in _passes(batches)]
+        for number, (tenant, group) in enumerate(passes, 1):
+            payloads = await self._resolve(group, account, taken)
+            if number == len(passes):
+                await turn.aclose()
+            for payload in payloads:
+                await self._deliver(payload, tenant, account)
 
     def _of_tenants(self, batches: list[EventBatch]) -> Iterable[tuple[str, list[EventBatch]]]:
         if not self._by_tenant:

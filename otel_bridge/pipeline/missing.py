@@ -10,6 +10,7 @@ import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
 from otel_bridge.model.stream import Stream
 from otel_bridge.spool.protocol import Awaited
@@ -25,7 +26,8 @@ class Missing:
     """
     What is known of a build or alias without a mapping; times in nanoseconds since 1970.
 
-    passed   events that went on without it, by destination
+    passed          events that went on without it, by destination
+    parked_events   those that wait for it, where somebody has counted them
     """
 
     awaited: Awaited
@@ -33,11 +35,33 @@ class Missing:
     last_seen_ns: int
     passed: Counter[str] = field(default_factory=Counter)
     streams: set[bytes] = field(default_factory=set)
+    parked_events: int = 0
 
     @property
     def passed_events(self) -> int:
         """Events that went on without it, to the destination that got most."""
         return max(self.passed.values(), default=0)
+
+
+def joined(lists: Iterable[list[Missing]]) -> list[Missing]:
+    """What several processes lack, as one list, ascending by ref; a device that all have seen is one."""
+    found: dict[Awaited, Missing] = {}
+    for each in chain.from_iterable(lists):
+        before = found.setdefault(each.awaited, each)
+        if before is not each:
+            found[each.awaited] = Missing(
+                each.awaited,
+                min(before.first_seen_ns, each.first_seen_ns),
+                max(before.last_seen_ns, each.last_seen_ns),
+                before.passed + each.passed,
+                before.streams | each.streams,
+                before.parked_events + each.parked_events,
+            )
+    return _ascending(found.values())
+
+
+def _ascending(entries: Iterable[Missing]) -> list[Missing]:
+    return sorted(entries, key=lambda each: str(each.awaited).encode())
 
 
 @dataclass(slots=True)
@@ -86,7 +110,7 @@ class MissingMappings:
     def of(self, tenant: str) -> list[Missing]:
         """What is missing of a tenant, ascending by ref."""
         known = self._tenants.get(tenant, _Tenant()).known
-        return sorted(known.values(), key=lambda each: str(each.awaited).encode())
+        return _ascending(known.values())
 
     def _entry(self, awaited: Awaited, now_ns: int) -> Missing:
         tenant = self._tenants.setdefault(awaited.tenant, _Tenant())

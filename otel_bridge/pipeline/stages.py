@@ -33,6 +33,7 @@ from otel_bridge.spans.describe import Face, describe, describe_root
 from otel_bridge.spans.distinct import distinct
 from otel_bridge.spans.ids import trace_ids
 from otel_bridge.spans.inference import Inference, inference_of, is_shared, said_by
+from otel_bridge.spans.kinds import Kinds, kinds_of
 from otel_bridge.spans.place import Timeline
 from otel_bridge.spans.resource import Resources
 from otel_bridge.spans.scene import Metadata, Scene
@@ -52,14 +53,15 @@ class Work:
     batch: EventBatch
     mappings: list[CompiledMapping | None] = field(default_factory=list)
     """Per stream."""
+    kinds: Kinds = field(init=False)
     attributions: list[Attribution] = field(default_factory=list)
-    """Per block."""
+    """Per kind of blocks."""
+    growth: Tree = field(init=False)
+    """Of the kinds."""
     tree: Tree = field(init=False)
     timeline: Timeline = field(init=False)
     moved_ns: tuple[int, ...] = ()
     """Per stream; see `Times`."""
-    derived: NDArray[np.int64] = field(init=False)
-    """Debug handle that follows from a row's place in its call; 0: none does."""
     templates: list[Template] = field(default_factory=list)
     template: NDArray[np.int64] = field(init=False)
     inferences: list[Inference] = field(default_factory=list)
@@ -127,7 +129,7 @@ class Stages:
 
     def _stages(self) -> tuple[Callable[[Work], None], ...]:
         return (
-            self._attribute,  # first: the method decides what an instruction means
+            self._attribute,  # first: the method decides what an instruction means; with it, which blocks are alike
             self._grow,
             self._resolve,  # before place and decode: it names the delegate, whose rules say what times and bytes mean
             self._place,
@@ -140,8 +142,11 @@ class Stages:
         batch = work.batch
         work.mappings = [self._mappings.get(stream.tenant, stream.build) for stream in batch.streams]
         of_block = [work.mappings[block.stream] for block in batch.blocks]
+        work.kinds = kinds_of(batch, map(id, of_block))
+        examples = work.kinds.batch
+        of_kind = [work.mappings[block.stream] for block in examples.blocks]
         known: dict[tuple[int, int, str | None], Attribution] = {}
-        for block, mapping, method in zip(batch.blocks, of_block, attribute(batch, of_block), strict=True):
+        for block, mapping, method in zip(examples.blocks, of_kind, attribute(examples, of_kind), strict=True):
             key = (id(mapping), id(method), block.method)
             found = known.get(key)
             if found is None:
@@ -149,21 +154,27 @@ class Stages:
             work.attributions.append(found)
 
     def _grow(self, work: Work) -> None:
-        work.tree = grow(work.batch)
+        work.growth = grow(work.kinds.batch)
+        work.tree = work.kinds.spread(work.growth, work.batch.block_of)
 
     def _resolve(self, work: Work) -> None:
-        batch, tree = work.batch, work.tree
-        work.derived = derive(batch, tree, work.attributions, self._orders)
+        examples, tree = work.kinds.batch, work.growth
+        derived = derive(examples, tree, work.attributions, self._orders)
         numbers: dict[tuple[str | None, str | None], int] = {}
-        distinct_ones = {id(each): each for each in work.attributions}
-        number_of = {
-            key: numbers.setdefault((each.digest, each.method_name), len(numbers)) for key, each in distinct_ones.items()
-        }
-        meaning = np.array(list(map(number_of.__getitem__, map(id, work.attributions))), np.int64)
-        said = (batch.name, batch.instruction.astype(np.int64) + 1, batch.kind, batch.chain, tree.kernel + 1, work.derived)
-        first, work.template = distinct([meaning[tree.block], *said] if len(numbers) > 1 else said)
-        columns = (tree.block, batch.kind, batch.name, batch.instruction, batch.chain, tree.kernel, work.derived)
+        meanings = [numbers.setdefault((each.digest, each.method_name), len(numbers)) for each in work.attributions]
+        meaning = np.array(meanings, np.int64)
+        said = (
+            examples.name,
+            examples.instruction.astype(np.int64) + 1,
+            examples.kind,
+            examples.chain,
+            tree.kernel + 1,
+            derived,
+        )
+        first, template = distinct([meaning[tree.block], *said] if len(numbers) > 1 else said)
+        columns = (tree.block, examples.kind, examples.name, examples.instruction, examples.chain, tree.kernel, derived)
         work.templates = [self._template(work, row) for row in zip(*(each[first].tolist() for each in columns), strict=True)]
+        work.template = template[work.kinds.like]
 
     def _place(self, work: Work) -> None:
         work.tree, work.timeline, work.moved_ns = time_events(
@@ -181,8 +192,10 @@ class Stages:
             (stream.model.name, said_by(stream, moved_ns))
             for stream, moved_ns in zip(batch.streams, work.moved_ns, strict=True)
         ]  # fmt: skip
-        for block, attribution, failed in zip(batch.blocks, work.attributions, work.tree.failed.tolist(), strict=True):
-            method = attribution.method_name
+        methods = [each.method_name for each in work.attributions]
+        kinds = work.kinds.number.tolist()
+        for block, kind, failed in zip(batch.blocks, kinds, work.tree.failed.tolist(), strict=True):
+            method = methods[kind]
             model, clock = said[block.stream]
             key = (model, clock, block.kind, block.name, method, block.error, failed) if is_shared(block) else (len(chosen),)
             number = numbers.get(key)
@@ -195,9 +208,9 @@ class Stages:
         work.inference = np.array(chosen, np.int64)
 
     def _template(self, work: Work, row: tuple[int, ...]) -> Template:
-        """The template of rows with these values in the columns that `_resolve` tells apart."""
-        block, kind, name_number, instruction, chain, kernel_number, derived = row
-        names, attribution = work.batch.names, work.attributions[block]
+        """The template of rows with these values in the columns that `_resolve` tells apart; first, the kind of their block."""
+        example, kind, name_number, instruction, chain, kernel_number, derived = row
+        names, attribution = work.batch.names, work.attributions[example]
         name = names[name_number]
         kernel = str(names[kernel_number]) if kernel_number >= 0 else None
 

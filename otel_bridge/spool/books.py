@@ -4,19 +4,22 @@ The books of a spool's file: for each destination, in events, what was accepted 
 Invariants
 * They are written in the transaction that keeps or removes the events, so no end of the process comes between the two.
 * For each destination: accepted = emitted + dropped + events here. `settle` makes it so after damage, in the open: as a loss.
+* What was read of the tables is changed as they are, so that a commit need not read them; it is forgotten where one fails.
 """
 
 import contextlib
 import json
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from otel_bridge.errors import ConfigError
+from otel_bridge.model.destination import MAX_DESTINATIONS
 from otel_bridge.spool.protocol import CORRUPT, Ended
-from otel_bridge.spool.schema import MAX_DESTINATIONS
+from otel_bridge.spool.schema import bit
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +60,8 @@ class Mark:
         rows = [[each.number, each.name, each.accepted, each.emitted, dict(each.dropped)] for each in accounts]
         text = json.dumps(rows, separators=(",", ":")).encode()
         with contextlib.suppress(OSError):
-            self._file.seek(0)
-            self._file.write(b"%08x%b\n" % (zlib.crc32(text), text))  # what is behind the line is of before, and not read
+            # What is behind the line is of before, and not read.
+            os.pwrite(self._file.fileno(), b"%08x%b\n" % (zlib.crc32(text), text), 0)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -77,6 +80,17 @@ class Books:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._known: dict[int, Account] | None = None
+
+    def now(self) -> Iterable[Account]:
+        """What they say, also within a transaction."""
+        if self._known is None:
+            self._known = {each.number: each for each in self.read()}
+        return self._known.values()
+
+    def forget(self) -> None:
+        """What was read may not be so any more."""
+        self._known = None
 
     def read(self) -> list[Account]:
         """All accounts, also those of destinations that are served no longer."""
@@ -92,6 +106,7 @@ class Books:
 
     def write(self, accounts: Iterable[Account]) -> None:
         """Make the tables say this."""
+        self.forget()
         for table in ("books", "drops"):
             self._connection.execute(f"DELETE FROM {table}")
         for each in accounts:
@@ -118,11 +133,20 @@ class Books:
                     "once it is empty"
                 )
             self._connection.execute("INSERT OR IGNORE INTO books VALUES (?, ?, 0, 0)", (number, name))
+        self.forget()
         return {name: known[name] for name in names}
 
     def accept(self, mask: int, events: int) -> None:
         """Events are kept, for every destination of the mask; a negative number: they are not, after all."""
         self._connection.execute("UPDATE books SET accepted = accepted + ? WHERE (1 << destination) & ?", (events, mask))
+        self.note_accepted(mask, events)
+
+    def note_accepted(self, mask: int, events: int) -> None:
+        """The tables say by now that events are kept (arrivals.py)."""
+        known = self._known or {}
+        for account in list(known.values()):
+            if bit(account.number) & mask:
+                known[account.number] = replace(account, accepted=account.accepted + events)
 
     def end(self, number: int, ended: Ended) -> None:
         """Events have ended, for one destination."""
@@ -133,6 +157,10 @@ class Books:
                 "INSERT INTO drops VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET events = events + excluded.events",
                 (number, reason, events),
             )
+        if self._known is not None and (known := self._known.get(number)) is not None:
+            all_ended = Ended(known.emitted, dict(known.dropped))
+            all_ended.add(ended)
+            self._known[number] = replace(known, emitted=all_ended.emitted, dropped=all_ended.dropped)
 
     def settle(self, actual: Mapping[int, int], marked: Iterable[Account]) -> dict[str, int]:
         """
@@ -150,4 +178,5 @@ class Books:
             if missing := accepted - ended - here:
                 self.end(each.number, Ended(dropped={CORRUPT: missing}))
                 lost[each.name] = missing
+        self.forget()
         return lost

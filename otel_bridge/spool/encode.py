@@ -41,6 +41,10 @@ _TYPES: dict[int, np.dtype[Any]] = {
 }
 
 
+_WIDTHS = [next(width for width in _TYPES if bits <= 8 * width) for bits in range(65)]
+"""By the bits of the largest value."""
+
+
 class Undecodable(ValueError):
     """Bytes that are no record of this version."""
 
@@ -78,9 +82,9 @@ def encode(batch: EventBatch) -> bytes:
     widths = [_width(most) for _, most in columns]
     packed = bytes(widths if batch.occurrence is not None else [*widths, _ABSENT])
     sizes = (len(tables), len(batch), len(batch.blocks), len(batch.payloads))
-    narrow = (
+    narrow = [
         column.astype(_TYPES[width], copy=False).tobytes() for (column, _), width in zip(columns, widths, strict=True) if width
-    )
+    ]
     return b"".join((_HEAD.pack(VERSION, packed, *sizes, int(least)), tables, *narrow, *batch.payloads))
 
 
@@ -128,12 +132,12 @@ def _decode(data: bytes) -> EventBatch:
 
 
 def _most(column: NDArray[Any]) -> int:
-    return int(column.max()) if len(column) else 0
+    return int(column.max(initial=0))
 
 
 def _width(most: int) -> int:
     """The bytes that each value of a column of unsigned integers up to `most` needs."""
-    return next(width for width in _TYPES if most < 1 << (8 * width))
+    return _WIDTHS[most.bit_length()]
 
 
 def _cut(data: bytes, lengths: list[int]) -> Iterator[bytes]:

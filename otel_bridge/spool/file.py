@@ -9,21 +9,24 @@ Invariants
 """
 
 import sqlite3
-import zlib
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Self
 
+from otel_bridge.spool import arrivals
 from otel_bridge.spool.age import AgeClock
+from otel_bridge.spool.arrivals import Arrival
 from otel_bridge.spool.books import Account, Books, Mark
 from otel_bridge.spool.held import Held, Shares, share_of, total
 from otel_bridge.spool.protocol import CORRUPT, REMOVED, Awaited, Ended, Seen
 from otel_bridge.spool.rows import Row, events_in
-from otel_bridge.spool.schema import ROW_BYTES, ROW_COLUMNS, bit
+from otel_bridge.spool.schema import ROW_COLUMNS, bit
 
 MAX_QUARANTINE_BYTES = 16 << 20
 """Of records that could not be read, the oldest go first."""
 
-_AT_ONCE = 500
+_NOTED_NS = 10**9
+"""The time is noted when this has passed: the age of what waits goes on from any moment that was noted (age.py)."""
 _IS_AWAITED = "tenant = ? AND awaited_build = ? AND name = ? AND version = ?"
 _SUMS = "count(*), coalesce(sum(events), 0), coalesce(sum(size), 0), coalesce(max(number), 0)"
 
@@ -36,35 +39,46 @@ class SpoolFile:
         self._clock = clock
         self._mark = mark
         self._books = Books(connection)
+        connection.executescript(arrivals.CREATE).close()
         tables = ("records", "parked", "quarantine")
         self._next = 1 + max(self._value(f"SELECT coalesce(max(number), 0) FROM {table}") for table in tables)
-        self._changes = 0
+        self._changes = connection.total_changes
+        self._noted_ns = 0
         self._all = 0
 
+    @property
+    def must_note_time(self) -> bool:
+        """Whether the next commit is to say when it was."""
+        return self._clock.now_ns() - self._noted_ns > _NOTED_NS
+
     def begin(self) -> None:
-        """Begin a transaction, as the only writer."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        self._changes = self._connection.total_changes
+        """Begin a transaction, as the only writer. One call of `append` is one without it, unless the time must be noted."""
+        self._connection.execute("BEGIN IMMEDIATE").close()
 
     def commit(self) -> None:
         """End it. Once this returns, what it wrote survives; where it wrote nothing, the disk is left alone."""
-        if self._connection.total_changes == self._changes:
-            self._connection.execute("COMMIT")
-            return
-        self.note_time()
-        accounts = self._books.read()
-        self._connection.execute("COMMIT")
-        self._mark.write(accounts)
+        changed = self._connection.total_changes != self._changes
+        if self._connection.in_transaction:
+            if changed and self.must_note_time:
+                self.note_time()
+            self._connection.execute("COMMIT").close()
+        self._changes = self._connection.total_changes
+        if changed:
+            self._mark.write(self._books.now())
 
     def roll_back(self) -> None:
         """Give it up."""
         if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+            self._connection.execute("ROLLBACK").close()
+        self._changes = self._connection.total_changes
+        self._books.forget()
+        self._noted_ns = 0
 
     def note_time(self) -> None:
         """Write down when this was, for the age of what waits."""
+        self._noted_ns = self._clock.now_ns()
         note = "UPDATE clock SET age_ns = ?, noted_ns = ?"
-        self._connection.execute(note, (self._clock.now_ns(), self._clock.wall_ns()))
+        self._connection.execute(note, (self._noted_ns, self._clock.wall_ns())).close()
 
     def settle(self) -> dict[str, int]:
         """Bring books and tables into agreement, where damage has set them apart; the events that are lost, by destination."""
@@ -93,23 +107,18 @@ class SpoolFile:
         """What the books say of those that are served."""
         return [each for each in self._books.read() if bit(each.number) & self._all]
 
-    def append(self, body: bytes, events: int, seen: Seen | None = None) -> int:
-        """Keep a record, and that its request was seen; its number."""
-        now_ns = self._clock.now_ns()
-        row = (self._take_numbers(1), 0, events, len(body) + ROW_BYTES, now_ns, None, zlib.crc32(body), body, self._all)
-        self._connection.execute(
-            f"INSERT INTO records (number, waited, {ROW_COLUMNS}, pending) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            row,
-        )
-        self._books.accept(self._all, events)
-        if seen is not None:
-            self._connection.execute("INSERT INTO seen VALUES (?, ?, ?, ?)", (seen.key, seen.digest, seen.answer, now_ns))
-        return row[0]
+    def append(self, arriving: Sequence[Arrival]) -> list[int]:
+        """Keep records, and that their requests were seen; their numbers."""
+        first, now_ns = self._take_numbers(len(arriving)), self._clock.now_ns()
+        for at in range(0, len(arriving), arrivals.AT_ONCE):
+            some = arriving[at : at + arrivals.AT_ONCE]
+            arrivals.insert(self._connection, some, first + at, now_ns, self._all)
+        self._books.note_accepted(self._all, sum(each.events for each in arriving))
+        return list(range(first, self._next))
 
     def end(self, destination: int, numbers: Sequence[int], ended: Ended) -> None:
         """A destination is done with records."""
-        for first in range(0, len(numbers), _AT_ONCE):
-            self._leave(destination, numbers[first : first + _AT_ONCE])
+        self._leave(destination, numbers)
         self._books.end(destination, ended)
 
     def rows(self, destination: int, after: int, last: int, max_bytes: int) -> list[Row]:
@@ -235,11 +244,13 @@ class SpoolFile:
             self._connection.executemany(f"UPDATE {table} SET events = ? WHERE number = ?", changed)
 
     def _leave(self, destination: int, numbers: Sequence[int]) -> None:
-        mine, these = bit(destination), f"WHERE number IN ({', '.join('?' * len(numbers))})"
+        mine, ranges = bit(destination), _ranges(numbers)
+        rest = ""
         if self._all != mine:
-            self._connection.execute(f"UPDATE records SET pending = pending & {~mine} {these}", numbers)
-            these += " AND pending = 0"
-        self._connection.execute(f"DELETE FROM records {these}", numbers)
+            leave = f"UPDATE records SET pending = pending & {~mine} WHERE number BETWEEN ? AND ?"
+            self._connection.executemany(leave, ranges).close()
+            rest = " AND pending = 0"
+        self._connection.executemany(f"DELETE FROM records WHERE number BETWEEN ? AND ?{rest}", ranges).close()
 
     def _keep_only(self, mask: int) -> None:
         """Take all other bits away."""
@@ -274,6 +285,12 @@ class SpoolFile:
     def _value(self, query: str) -> int:
         (value,) = self._connection.execute(query).fetchone()
         return int(value)
+
+
+def _ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """First and last of each stretch of numbers that follow one another: a pass has mostly one."""
+    stretches = groupby(enumerate(sorted(numbers)), lambda place: place[1] - place[0])
+    return [(stretch[0][1], stretch[-1][1]) for stretch in (list(places) for _, places in stretches)]
 
 
 def _but_build() -> str:

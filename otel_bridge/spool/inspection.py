@@ -9,7 +9,8 @@ Invariants
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,6 +120,51 @@ def inspect(directory: Path) -> Inspection:
             f"the spool {path} cannot be read: {error}; try again, and if it is damaged, the next start of the bridge saves "
             "what can be read"
         ) from error
+
+
+def summed(found: Sequence[Inspection]) -> Inspection:
+    """The spools of several workers as one, with the path and format of the first."""
+    amounts: dict[str, list[Amount]] = {}
+    ledgers: dict[str, list[Ledger]] = {}
+    parked: dict[tuple[str, str], list[Parked]] = {}
+    for each in found:
+        for reason, amount in each.quarantine.items():
+            amounts.setdefault(reason, []).append(amount)
+        for ledger in each.ledgers:
+            ledgers.setdefault(ledger.destination, []).append(ledger)
+        for one in each.parked:
+            parked.setdefault((one.tenant, one.awaited), []).append(one)
+    lot = [
+        Parked(tenant, awaited, _added([one.amount for one in some]), min(one.goes_s for one in some))
+        for (tenant, awaited), some in parked.items()
+    ]
+    return Inspection(
+        path=found[0].path,
+        format=found[0].format,
+        file_bytes=sum(each.file_bytes for each in found),
+        log_bytes=sum(each.log_bytes for each in found),
+        noted_ns=max(each.noted_ns for each in found),
+        waiting=_added([each.waiting for each in found]),
+        parked=sorted(lot, key=lambda one: -one.amount.oldest_s),
+        quarantine={reason: _added(some) for reason, some in amounts.items()},
+        ledgers=[_balanced(destination, some) for destination, some in ledgers.items()],
+        seen=sum(each.seen for each in found),
+    )
+
+
+def _added(amounts: Sequence[Amount]) -> Amount:
+    records, events, size_bytes = (sum(getattr(each, name) for each in amounts) for name in ("records", "events", "size_bytes"))
+    return Amount(records, events, size_bytes, max(each.oldest_s for each in amounts))
+
+
+def _balanced(destination: str, ledgers: Sequence[Ledger]) -> Ledger:
+    dropped: Counter[str] = Counter()
+    for each in ledgers:
+        dropped.update(each.dropped)
+    accepted, emitted, waiting, parked = (
+        sum(getattr(each, name) for each in ledgers) for name in ("accepted", "emitted", "waiting", "parked")
+    )
+    return Ledger(destination, accepted, emitted, dict(dropped), waiting, parked)
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:

@@ -22,7 +22,7 @@ from otel_bridge.spool.age import AgeClock
 from otel_bridge.spool.books import Account, Mark
 from otel_bridge.spool.file import SpoolFile
 from otel_bridge.spool.held import Shares
-from otel_bridge.spool.protocol import Awaited, Seen
+from otel_bridge.spool.protocol import CORRUPT, REMOVED, Awaited, Seen, Watch
 from otel_bridge.spool.salvage import DAMAGE, copy_readable, read_text
 from otel_bridge.spool.schema import APPLICATION_ID, CREATE, FORMAT
 from otel_bridge.spool.upgrade import OLD_FORMAT, upgrade
@@ -40,7 +40,9 @@ power cut may take the last ones.
 
 _MAGIC = b"SQLite format 3\0"
 _WAL = "-wal"
-_MARK_NAME = "spool.mark"
+MARK_NAME = "spool.mark"
+"""That of its mark (books.py)."""
+
 _WAIT_S = 10.0
 _MAX_EMPTY_BYTES = 16 << 20
 """An empty file that is larger is made small again: its bytes are those of an outage that is over."""
@@ -104,11 +106,23 @@ def open_file(directory: Path, destinations: Sequence[str], synchronous: Synchro
         ) from error
 
 
+def tell_lost(opened: Opened, watch: Watch) -> None:
+    """Say what should have been in it, and what nobody wants any more."""
+    for name, events in opened.lost.items():
+        _log.error("the spool's file was damaged: %d acknowledged events, or fewer, are lost to %s", events, name)
+        watch.recovered(name, events)
+        watch.dropped(name, events, CORRUPT)
+    for name, events in opened.removed.items():
+        _log.warning("%d events are dropped that %s had not got, which the settings do not name any more", events, name)
+        watch.recovered(name, events)
+        watch.dropped(name, events, REMOVED)
+
+
 def _prepare(connection: sqlite3.Connection, path: Path, destinations: Sequence[str], clocks: Clocks) -> Opened:
     ages = "SELECT coalesce(CAST(age_ns AS INTEGER), 0), coalesce(CAST(noted_ns AS INTEGER), 0) FROM clock"
     age_ns, noted_ns = connection.execute(ages).fetchone() or (0, 0)
     clock = AgeClock(age_ns, noted_ns, clocks.wall_ns, clocks.monotonic_ns)
-    mark = Mark(path.with_name(_MARK_NAME))
+    mark = Mark(path.with_name(MARK_NAME))
     try:
         return _serve(SpoolFile(connection, clock, mark), connection, destinations, clock)
     except BaseException:
@@ -138,7 +152,7 @@ def _connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
     if not _shape_of(connection):
         connection.executescript(CREATE)
     if _format_of(connection) == OLD_FORMAT:
-        upgrade(connection, path.with_name(_MARK_NAME))
+        upgrade(connection, path.with_name(MARK_NAME))
         _log.info("the spool %s was of format %d, and is of format %d now", path, OLD_FORMAT, FORMAT)
     return connection
 
@@ -215,8 +229,8 @@ def _replace(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as target:
         target.executescript(CREATE)
         target.execute("BEGIN")
-        if not copy_readable(path, target, path.with_name(_MARK_NAME)):
-            _log.error("neither its books nor %s can be read: how many events are lost is not known", _MARK_NAME)
+        if not copy_readable(path, target, path.with_name(MARK_NAME)):
+            _log.error("neither its books nor %s can be read: how many events are lost is not known", MARK_NAME)
         target.execute("COMMIT")
     # In this order: a kill in between is put right by `_finish_replacement`, and the new file never meets the old one's log.
     path.rename(aside)

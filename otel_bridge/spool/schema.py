@@ -22,9 +22,6 @@ APPLICATION_ID = 0x4F42_5350
 ROW_BYTES = 64
 """About what a row takes besides its body."""
 
-MAX_DESTINATIONS = 62
-"""Names that a file ever knows: bits of SQLite's integers, without the first and the sign."""
-
 _ROW = """
     number   INTEGER PRIMARY KEY,  -- ascending in the order of reading
     events   INTEGER NOT NULL,

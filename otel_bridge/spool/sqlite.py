@@ -9,21 +9,23 @@ Invariants
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from otel_bridge.errors import Unavailable
 from otel_bridge.model.destination import DEFAULT
 from otel_bridge.model.events import EventBatch
+from otel_bridge.spool.arrivals import Arrival
 from otel_bridge.spool.commits import Commits
 from otel_bridge.spool.encode import encode
 from otel_bridge.spool.file import SpoolFile
 from otel_bridge.spool.held import Shares, share_of, total
 from otel_bridge.spool.lot import LotLimits
-from otel_bridge.spool.opening import SYSTEM, Clocks, Opened, Synchronous, open_file
+from otel_bridge.spool.opening import SYSTEM, Clocks, Opened, Synchronous, open_file, tell_lost
 from otel_bridge.spool.outlet import SqliteOutlet
-from otel_bridge.spool.protocol import CORRUPT, REMOVED, Awaited, Record, Seen, Watch
+from otel_bridge.spool.protocol import Awaited, Record, Seen, Watch
 from otel_bridge.spool.room import Bounds, check_room
-from otel_bridge.spool.schema import ROW_BYTES, bit
+from otel_bridge.spool.schema import bit
 from otel_bridge.spool.stock import Kept, Stock
 
 _log = logging.getLogger(__name__)
@@ -89,15 +91,15 @@ class SqliteSpool:
         """Keep a batch; see `Spool.append`."""
         memory_bytes = batch.nbytes
         body = encode(batch) if memory_bytes < _OFF_LOOP_BYTES else await asyncio.to_thread(encode, batch)
-        size, events = len(body) + ROW_BYTES, len(batch)
         if self._stock.fault is not None:
             raise self._stock.fault
+        arrival = Arrival(body, len(batch), seen)
+        size = arrival.size
         check_room(self._stock.size_bytes, size, self._stock.bounds.max_bytes, closed=self._stock.closed)
-        answer = self._stock.commits.submit(lambda file: file.append(body, events, seen), size)
-        self._expect(events, size)
-        # Not below: who waits may be cancelled, and the batch is on disk.
-        answer.add_done_callback(lambda answer: self._note_kept(answer, batch, size, memory_bytes))
-        await asyncio.shield(answer)
+        told = partial(self._note_kept, batch, size, memory_bytes)
+        answer: asyncio.Future[int] = self._stock.commits.submit(arrival, size, told=told)
+        self._expect(len(batch), size)
+        await answer
 
     def seen(self) -> Sequence[Seen]:
         """The requests that it knew when it was opened; see `Spool.seen`."""
@@ -156,44 +158,35 @@ class SqliteSpool:
             if here := outlet.events + outlet.parked_events:
                 _log.info("the spool holds %d events of before for %s, %d of them parked", here, name, outlet.parked_events)
                 watch.recovered(name, here)
-        for name, events in opened.lost.items():
-            _log.error("the spool's file was damaged: %d acknowledged events, or fewer, are lost to %s", events, name)
-            watch.recovered(name, events)
-            watch.dropped(name, events, CORRUPT)
-        for name, events in opened.removed.items():
-            _log.warning("%d events are dropped that %s had not got, which the settings do not name any more", events, name)
-            watch.recovered(name, events)
-            watch.dropped(name, events, REMOVED)
+        tell_lost(opened, watch)
 
     def _expect(self, events: int, size: int) -> None:
         self._stock.size_bytes += size
         for outlet in self._outlets.values():
             outlet.expect(events)
 
-    def _note_kept(self, answer: "asyncio.Future[int]", batch: EventBatch, size: int, memory_bytes: int) -> None:
-        if answer.exception() is not None:
+    def _note_kept(self, batch: EventBatch, size: int, memory_bytes: int, number: int, error: BaseException | None) -> None:
+        if error is not None:
             self._expect(-len(batch), -size)
             return
-        record = Record(answer.result(), batch)
+        record = Record(number, batch)
         kept = Kept(size, len(batch), self._stock.clock.now_ns(), self._pending)
         for outlet in self._outlets.values():
             outlet.put(record, kept, memory_bytes)
 
     async def _move(self, move: Callable[[SpoolFile], dict[Awaited, Shares]]) -> Mapping[str, int]:
         """Move records from the lot to the end of the line; how many events they hold, by destination."""
-        answer = self._stock.commits.submit(move)
-        answer.add_done_callback(self._note_moved)  # not below, as in `append`
-        moved = await asyncio.shield(answer)
+        moved = await self._stock.commits.submit(move, told=self._note_moved)
         events = {
             name: sum(share_of(shares, outlet.number).events for shares in moved.values())
             for name, outlet in self._outlets.items()
         }
         return {name: some for name, some in events.items() if some}
 
-    def _note_moved(self, answer: "asyncio.Future[dict[Awaited, Shares]]") -> None:
-        if answer.exception() is not None:
+    def _note_moved(self, moved: dict[Awaited, Shares], error: BaseException | None) -> None:
+        if error is not None:
             return
-        for awaited, shares in answer.result().items():
+        for awaited, shares in moved.items():
             self._stock.size_bytes += total(shares).size
             for outlet in self._outlets.values():
                 held = share_of(shares, outlet.number)

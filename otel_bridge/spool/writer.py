@@ -12,12 +12,14 @@ import os
 import sqlite3
 import time
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from otel_bridge.errors import SpoolFull, Unavailable
+from otel_bridge.spool.arrivals import AT_ONCE, Arrival
 from otel_bridge.spool.file import SpoolFile
 
 _log = logging.getLogger(__name__)
@@ -41,20 +43,26 @@ _RETRY_AFTER_S = 1.0
 Act = Callable[[SpoolFile], Any]
 
 
-@dataclass(frozen=True, slots=True)
+Told = Callable[[Any, BaseException | None], object]
+
+
+@dataclass(slots=True)
 class Work:
     """
-    Something to do with the file.
+    Something to do with the file. Never changed once it is made.
 
+    act      what; or a record that is to be kept, whose number is the result
     answer   where the result goes; None: it is owed
     size     about the bytes that it writes
     reads    it only reads, and needs no transaction
+    told     is called with the result, or the error, whether or not somebody still waits for the answer
     """
 
-    act: Act
+    act: Act | Arrival
     answer: Future[Any] | None = None
     size: int = 0
     reads: bool = False
+    told: Told | None = None
 
 
 Answers = list[tuple[Work, Any, BaseException | None]]
@@ -148,18 +156,27 @@ class Writer:
         """All of it in one transaction."""
         if not group:
             return []
-        self._file.begin()
+        arriving = [work.act for work in group if isinstance(work.act, Arrival)]
         try:
-            answers: Answers = [(work, work.act(self._file), None) for work in group]
+            if len(arriving) < len(group) or len(arriving) > AT_ONCE or self._file.must_note_time:
+                self._file.begin()
+            answers = [answer for run in _runs(group) for answer in self._do(run)]
             self._file.commit()
         except BaseException:
             self._file.roll_back()
             raise
         return answers
 
+    def _do(self, run: list[Work]) -> Answers:
+        """Records that come one after the other together, anything else alone."""
+        arriving = [work.act for work in run if isinstance(work.act, Arrival)]
+        if arriving:
+            return [(work, number, None) for work, number in zip(run, self._file.append(arriving), strict=True)]
+        return [(work, work.act(self._file), None) for work in run if not isinstance(work.act, Arrival)]
+
     def _read(self, work: Work) -> tuple[Work, Any, BaseException | None]:
         try:
-            return work, work.act(self._file), None
+            return self._do([work])[0]
         except Exception as error:  # noqa: BLE001 - as above
             return work, None, self._note(error)
 
@@ -174,3 +191,8 @@ class Writer:
     def _full(self, found: str) -> SpoolFull:
         _log.error("the spool cannot write: %s; senders are told to come again", found)
         return SpoolFull(f"the spool cannot write now: {found}; try again later", retry_after_s=_RETRY_AFTER_S)
+
+
+def _runs(group: list[Work]) -> Iterator[list[Work]]:
+    """The group in order, cut where records that come in begin or end."""
+    return (list(run) for _, run in groupby(group, lambda work: isinstance(work.act, Arrival)))

@@ -8,12 +8,13 @@ Invariants
 * Bytes from a device are never repeated raw: positions and numbers are.
 * What is to be hashed is hashed here: its value goes no further, and is not remembered.
 * Whatever depends on the moment of receipt is fixed here, in the `Stream`. The rest of it follows from what the sender says and
-  from the rules, and is remembered by these: of at most `_KEPT` senders, whose words have at most `_KEPT_BYTES`, and
-  `_KEPT_CLOCKS` clocks, which take a hundred times as much in memory as on the wire.
+  from the rules, and is remembered by these, but for what differs from request to request (its number, the anchors of its
+  clocks): of at most `_KEPT` senders, whose words have at most `_KEPT_BYTES`, and `_KEPT_CLOCKS` clocks, which take a hundred
+  times as much in memory as on the wire.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -42,7 +43,7 @@ _KEPT_BYTES = 2048
 _KEPT_CLOCKS = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen, it would take three times as long to make, and each request makes one
 class Receipt:
     """
     When a request came, and whose it is.
@@ -119,9 +120,9 @@ def admit_events(frame: Frame, body: bytes, receipt: Receipt, rules: Rules, buil
     """
     if frame.stream is None:
         raise MalformedRequest("stream: is not set; say at least which model ran, or set it empty")
-    sequence = frame.stream.sequence
+    sequence, anchors = frame.stream.sequence, _anchors_of(frame.stream)
     said = _said_by(frame.stream, rules, receipt.tenant)
-    stream = _received(said.stream, sequence, receipt, rules, build_of)
+    stream = _received(said.stream, sequence, anchors, receipt, rules, build_of=build_of)
     if stream.stream_id == _UNSET:
         stream = replace(stream, stream_id=hashlib.blake2b(body, digest_size=16).digest())
     keep = rules.keep(rules.inference_keys, stream.tenant)
@@ -136,7 +137,7 @@ def admit_etdump(request: pb.UploadETDumpRequest, receipt: Receipt, rules: Rules
     Raises `MalformedRequest`, `MalformedETDump`.
     """
     sender = _read(request.stream.SerializeToString(), rules.keep(rules.resource_keys, receipt.tenant))
-    stream = _received(sender.stream, request.stream.sequence, receipt, rules, build_of)
+    stream = _received(sender.stream, request.stream.sequence, _anchors_of(request.stream), receipt, rules, build_of=build_of)
     stream = replace(stream, content=hashlib.sha256(request.etdump).digest())
     if request.ended_at_unix_ns:
         stream = _end_at(stream, request.ended_at_unix_ns + stream.correction_ns, rules)
@@ -165,15 +166,17 @@ def admit_etdump(request: pb.UploadETDumpRequest, receipt: Receipt, rules: Rules
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What a sender says of itself, whenever it says it: a stream without what the receipt fixes, and what it had dropped."""
+    """What a sender says again and again: a stream without number, anchors and receipt, and what it had dropped."""
 
     stream: Stream
     dropped: Mapping[str, int]
 
 
 def _said_by(stream: pb.Stream, rules: Rules, tenant: str) -> _Said:
-    """What a message says, but for its sequence, which is cleared: a device says all else again with each request."""
+    """What a message says, but for its sequence and anchors, which are cleared: a device says all else again and again."""
     stream.sequence = 0
+    for clock in stream.clocks:
+        clock.anchor_ticks = clock.anchor_unix_ns = 0
     said = stream.SerializeToString()
     keep = rules.keep(rules.resource_keys, tenant)
     known = rules.may_remember and len(said) <= _KEPT_BYTES and len(stream.clocks) <= _KEPT_CLOCKS
@@ -206,19 +209,33 @@ def _read(said: bytes, keep: Keep) -> _Said:
 _known = lru_cache(maxsize=_KEPT)(_read)
 
 
-def _received(said: Stream, sequence: int, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Stream:
-    """The stream with all that the moment of receipt fixes."""
+def _anchors_of(stream: pb.Stream) -> list[Anchor | None]:
+    """Of each clock that a message has."""
+    return [
+        Anchor(clock.anchor_ticks, clock.anchor_unix_ns) if clock.anchor_unix_ns else None
+        for clock in stream.clocks[:_MAX_CLOCKS]
+    ]  # fmt: skip
+
+
+def _received(
+    said: Stream, sequence: int, anchors: Sequence[Anchor | None], receipt: Receipt, rules: Rules, *, build_of: BuildOf
+) -> Stream:
+    """The stream with its number, the anchors that are believed, and all that the moment of receipt fixes."""
     received_ns = receipt.received_ns
     error_ns = received_ns - receipt.sent_ns if receipt.sent_ns is not None else 0
     correction_ns = error_ns if abs(error_ns) > rules.max_clock_error_ns else 0
     latest_ns = min(received_ns + rules.max_clock_error_ns, LATEST_NS)
     clocks = said.clocks
-    faults = [
-        _fault_of(clock.anchor.unix_ns + correction_ns, latest_ns, rules) if clock.anchor else None for clock in clocks
-    ]  # fmt: skip
-    fault = next(filter(None, faults), None)
-    if fault is not None:
-        clocks = tuple(replace(clock, anchor=None) if bad else clock for clock, bad in zip(clocks, faults, strict=True))
+    fault = None
+    if any(anchors):
+        faults = [
+            _fault_of(anchor.unix_ns + correction_ns, latest_ns, rules) if anchor is not None else None for anchor in anchors
+        ]
+        fault = next(filter(None, faults), None)
+        clocks = tuple([
+            clock if anchor is None or bad else clock.tied(anchor)
+            for clock, anchor, bad in zip(clocks, anchors, faults, strict=True)
+        ])  # fmt: skip
     model = said.model
     return Stream(
         said.stream_id,
@@ -267,8 +284,7 @@ def _clock(index: int, clock: pb.Clock) -> Clock:
         clock.numerator or 1,
         clock.denominator or 1,
         clock.counter_bits or 64,
-        Anchor(clock.anchor_ticks, clock.anchor_unix_ns) if clock.anchor_unix_ns else None,
-        text_of(clock.name)[:_MAX_CLOCK_NAME],
+        name=text_of(clock.name)[:_MAX_CLOCK_NAME],
     )
 
 

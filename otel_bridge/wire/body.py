@@ -11,13 +11,14 @@ Invariants
 import asyncio
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, cast
 
-from starlette.types import Receive
+from starlette.types import Message, Receive
 
 from otel_bridge.errors import BodyStalled, MalformedRequest, TooLarge
+from otel_bridge.wire.eager import begin
 from otel_bridge.wire.intake import Disconnected
 
 if sys.version_info >= (3, 14):
@@ -54,19 +55,26 @@ async def read_body(
 
     Raises `TooLarge`, `MalformedRequest`, `BodyStalled`, `Disconnected`.
     """
-    limit_bytes = limits.size_bytes
-    step_bytes = min(_STEP_BYTES, limit_bytes + 1)
+    step_bytes = min(_STEP_BYTES, limits.size_bytes + 1)
     stream = _stream_of(encoding.lower() or "identity", step_bytes)
     until_s = asyncio.get_running_loop().time() + limits.body_timeout_s
     body = bytearray()
     more = True
+
+    def check_size(size: int) -> None:
+        if size > limits.size_bytes:
+            raise TooLarge(f"the body is over {limits.size_bytes} bytes; send less at once, or raise server.max_request_bytes")
+        resize(size)
+
     while more:
         chunk, more = await _next_chunk(receive, limits, until_s, len(body))
+        if not more and not body and isinstance(stream, _Identity):  # as small ones come: all of it, as it is
+            check_size(len(chunk))
+            check_start(chunk[:64])
+            return chunk
         for piece in stream.pieces(chunk):
             body += piece
-            if len(body) > limit_bytes:
-                raise TooLarge(f"the body is over {limit_bytes} bytes; send less at once, or raise server.max_request_bytes")
-            resize(len(body))
+            check_size(len(body))
             if len(piece) == step_bytes:
                 await asyncio.sleep(0)
         if stream.surplus:
@@ -81,19 +89,26 @@ async def read_body(
 
 async def _next_chunk(receive: Receive, limits: BodyLimits, until_s: float, had: int) -> tuple[bytes, bool]:
     """The next bytes, and whether more follow."""
-    next_s = asyncio.get_running_loop().time() + limits.read_timeout_s
-    try:
-        async with asyncio.timeout_at(min(next_s, until_s)):
-            message = await receive()
-    except TimeoutError:
-        if until_s < next_s:
-            found = f"the body was not there within {limits.body_timeout_s:g} s (ingress.body_timeout_s)"
-        else:
-            found = f"no byte of the body came for {limits.read_timeout_s:g} s (server.read_timeout_s)"
-        raise BodyStalled(f"{found}, {had} bytes are; send it again") from None
+    asked = begin(cast("Coroutine[Any, Any, Message]", receive()))  # as it is of uvicorn, and of any function with `async`
+    message = await _in_time(asked, limits, until_s, had) if isinstance(asked, asyncio.Task) else asked
     if message["type"] == "http.disconnect":
         raise Disconnected
     return message.get("body", b""), message.get("more_body", False)
+
+
+async def _in_time(asked: asyncio.Task[Message], limits: BodyLimits, until_s: float, had: int) -> Message:
+    now_s = asyncio.get_running_loop().time()
+    try:
+        await asyncio.wait((asked,), timeout=min(limits.read_timeout_s, until_s - now_s))
+        if asked.done():
+            return asked.result()
+    finally:
+        asked.cancel()
+    if until_s < now_s + limits.read_timeout_s:
+        found = f"the body was not there within {limits.body_timeout_s:g} s (ingress.body_timeout_s)"
+    else:
+        found = f"no byte of the body came for {limits.read_timeout_s:g} s (server.read_timeout_s)"
+    raise BodyStalled(f"{found}, {had} bytes are; send it again")
 
 
 class _Stream(Protocol):

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import math
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 
@@ -24,6 +24,8 @@ from otel_bridge.wire.turnstile import Turnstile
 _log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
+Handler: TypeAlias = Any
+"""A `grpc.RpcMethodHandler`, whose stubs know synchronous functions only."""
 
 OWN_METHODS = f"/{profiling_pb2.DESCRIPTOR.package}."
 """How the names of the bridge's own methods begin; health and reflection are others'."""
@@ -35,10 +37,10 @@ _LOOK_S = 0.1
 
 class Arrivals:
     """
-    The messages that are on their way in.
+    The messages that are on their way in. Where others wait for room, one may take no longer than they may wait.
 
     timeout_s   how long one may take
-    turnstile   knows whether memory is short
+    turnstile   knows whether memory is short, and whether others wait
     count       told the reason of each that is turned away
     """
 
@@ -80,6 +82,11 @@ class Arrivals:
             self._due_s.pop(context, None)
         return None if message is _END else bytes(message)
 
+    def turn_away(self, context: Context, error: BridgeError) -> None:
+        """End a call whose message is on its way."""
+        if context in self._due_s:
+            self._turn_away([context], error)
+
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
         self._looking = loop.call_later(_LOOK_S, self._look) if self._due_s else None
@@ -88,9 +95,12 @@ class Arrivals:
         except Overloaded as error:
             self._turn_away(list(self._due_s), error)
             return
-        now_s = loop.time()
-        late = [context for context, due_s in self._due_s.items() if due_s <= now_s]
-        self._turn_away(late, BodyStalled(f"the message was not there within {self._timeout_s:g} s (ingress.body_timeout_s)"))
+        time_s, setting = self._timeout_s, "ingress.body_timeout_s"
+        if self._turnstile.waiting and self._turnstile.wait_s < time_s:
+            time_s, setting = self._turnstile.wait_s, "ingress.max_wait_s, as others wait"
+        until_s = loop.time() + self._timeout_s - time_s
+        late = [context for context, due_s in self._due_s.items() if due_s <= until_s]
+        self._turn_away(late, BodyStalled(f"the message was not there within {time_s:g} s ({setting}); send it again"))
 
     def _turn_away(self, contexts: list[Context], error: BridgeError) -> None:
         for context in contexts:

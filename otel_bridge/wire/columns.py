@@ -52,9 +52,9 @@ def batch_of(
     split = any(block.part is not None for block in blocks)
     _check_lengths(frame, split=split)
     bounds = np.array([0, *accumulate(counts)], np.int64)
-    if bounds[-1] != len(shape):
+    if sum(counts) != len(shape):
         raise MalformedRequest(
-            f"blocks: their event_count adds up to {int(bounds[-1])}, and events.kind has {len(shape)} entries; "
+            f"blocks: their event_count adds up to {sum(counts)}, and events.kind has {len(shape)} entries; "
             "each event belongs to one block"
         )
     payloads = (b"", *frame.metadata)
@@ -80,7 +80,7 @@ def batch_of(
         rejected, first_rejection = sieve.rejected, sieve.first_rejection
         columns = {name: column[sieve.kept] for name, column in columns.items()}
         bounds = np.concatenate(([0], np.cumsum(sieve.kept)))[bounds]
-    if b"" in frame.metadata:
+    if b"" in payloads[1:]:
         empty = np.array([not payload for payload in payloads], np.bool_)
         columns["metadata"] = np.where(empty[columns["metadata"]], np.uint32(0), columns["metadata"])
     batch = EventBatch((stream,), blocks, frame.names.names, payloads, bounds, **columns)
@@ -114,7 +114,7 @@ def _is_sound(frame: Frame, stream: Stream, payloads: tuple[bytes, ...]) -> bool
         and shape.most_clock < len(stream.clocks)
         and shape.most_metadata < len(payloads)
         and (len(payloads) == 1 or max(map(len, payloads)) <= _MAX_METADATA_BYTES)
-        and not (names.numbers and names.number[shape.plain].any())
+        and not (names.numbers and b"\x01" in names.number[shape.plain].tobytes())  # half of what `any` takes
     )
 
 

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from google.protobuf.message import Message
 from starlette.types import Receive, Scope, Send
 
 from otel_bridge.errors import BodyStalled, BridgeError, Draining
@@ -41,7 +40,7 @@ IS_GONE = "is_gone"
 """Key in the `state` of an ASGI scope: a function that tells whether the connection is gone."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen, it would take three times as long to make, and each request makes one
 class Exchange:
     """
     A request that has come, but for its body.
@@ -71,7 +70,10 @@ class Exchange:
 
     def header(self, name: bytes) -> str:
         """A header, "" where there is none; of several the first."""
-        return next((value.decode("latin-1") for key, value in self.scope["headers"] if key == name), "")
+        for key, value in self.scope["headers"]:
+            if key == name:
+                return str(value, "latin-1")
+        return ""
 
     def headers(self, name: bytes) -> list[str]:
         """All headers of a name."""
@@ -98,7 +100,7 @@ class Exchange:
         return str(self.scope.get("path_params", {}).get(name, ""))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # as `Exchange`
 class Reply:
     """An answer."""
 
@@ -118,11 +120,6 @@ FaultReply = Callable[[Exception], Reply]
 def json_reply(value: Any, status: int = 200) -> Reply:
     """An answer in JSON."""
     return Reply(json.dumps(value, separators=(",", ":")).encode(), JSON, status)
-
-
-def protobuf_reply(message: Message) -> Reply:
-    """An answer in protobuf."""
-    return Reply(message.SerializeToString(), PROTOBUF)
 
 
 def json_fault(error: Exception) -> Reply:

@@ -15,6 +15,7 @@ Invariants
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -28,12 +29,15 @@ from numpy.typing import NDArray
 from otel_bridge.errors import MalformedRequest
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.names import Names, names_of
-from otel_bridge.wire.shape import STEADY, TIMES, Columns, Shape, shape_from, shape_of
+from otel_bridge.wire.shape import STEADY, Columns, Shape, shape_from, shape_of
 from otel_bridge.wire.varints import decode_varints, unzigzag
 
 _FEW_BYTES = 2000
+_Field = descriptor_pb2.FieldDescriptorProto
 
 _MOST = {"identifiers": 1 << 20, "metadata": 1 << 20, "blocks": 1 << 16}
+_LEAST_OF_MANY_BYTES = 2 * min(_MOST.values())
+"""Tables of shorter requests are within their bounds: an entry has two bytes at least."""
 _MOST_EVENTS = 1 << 20
 
 COLUMNS = tuple(field.name for field in pb.EventColumns.DESCRIPTOR.fields)
@@ -41,7 +45,11 @@ _NONE = np.zeros(0, np.int64)
 
 
 def _coarse_messages(columns: Collection[str]) -> tuple[Any, Any]:
-    """The classes of `ExportEventsRequest` and `EventColumns` in a coarse schema, where these columns come as bytes."""
+    """
+    The classes of `ExportEventsRequest` and `EventColumns` in a coarse schema, where these columns come as bytes.
+
+    Of a column that comes in pieces only the last is read: then the message is smaller than the bytes that it was read from.
+    """
     as_bytes = {"EventColumns": columns, "ExportEventsRequest": ("identifiers", "events")}
     file = descriptor_pb2.FileDescriptorProto()
     pb.DESCRIPTOR.CopyToProto(file)
@@ -50,8 +58,9 @@ def _coarse_messages(columns: Collection[str]) -> tuple[Any, Any]:
             if field.name in as_bytes.get(message.name, ()):
                 field.ClearField("type_name")
                 field.ClearField("options")
-                field.label = descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
-                field.type = descriptor_pb2.FieldDescriptorProto.TYPE_BYTES
+                once = message.name == "EventColumns"
+                field.label = _Field.LABEL_OPTIONAL if once else _Field.LABEL_REPEATED
+                field.type = _Field.TYPE_BYTES
     pool = DescriptorPool()
     pool.Add(file)
     names = pb.ExportEventsRequest.DESCRIPTOR.full_name, pb.EventColumns.DESCRIPTOR.full_name
@@ -90,8 +99,9 @@ class Frame:
     def FromString(cls, body: bytes) -> Self:  # noqa: N802 - the name that protobuf's messages have
         """The frame in the bytes. Raises `DecodeError` as protobuf does, and `MalformedRequest` where a table is too long."""
         seen = _CoarseRequest.FromString(body)
-        for name, most in _MOST.items():
-            _bound(name, len(getattr(seen, name)), most)
+        if len(body) > _LEAST_OF_MANY_BYTES:
+            for name, most in _MOST.items():
+                _bound(name, len(getattr(seen, name)), most)
         columns = _coarse_columns(seen.events)
         if columns is None:
             columns = _protobuf_columns(pb.ExportEventsRequest.FromString(body).events)
@@ -125,28 +135,23 @@ def _coarse_columns(events: Sequence[bytes]) -> _Columns | None:
         return None
     few = len(events[0]) < _FEW_BYTES
     coarse = (_FewColumns if few else _CoarseColumns).FromString(events[0])
-    if len(UnknownFieldSet(coarse)):  # a column that is not packed is unknown to the coarse schema
+    # A column that is not packed is unknown to the coarse schema; one that comes in pieces is cut.
+    if coarse.ByteSize() != len(events[0]) or len(UnknownFieldSet(coarse)):
         return None
-    steady = _pieces(coarse, STEADY)
-    shape = shape_of(steady) if steady is not None else None
+    shape = shape_of(_steady_of(coarse))
     if shape is None:
         return None
     if few:
         return shape, *_times(coarse)
-    packed = _pieces(coarse, TIMES)
-    decoded = decode_varints(packed) if packed is not None else None
+    decoded = decode_varints((coarse.start_delta, coarse.duration))
     if decoded is None:
         return None
     delta, duration = decoded
     return shape, unzigzag(delta).astype(np.int64, copy=False), duration.astype(np.uint64, copy=False)
 
 
-def _pieces(coarse: Any, names: Sequence[str]) -> tuple[bytes, ...] | None:
-    """The packed fields of these columns, b"" where there is none; None: one comes in pieces."""
-    pieces = [getattr(coarse, name) for name in names]
-    if max(map(len, pieces)) > 1:
-        return None
-    return tuple([piece[0] if piece else b"" for piece in pieces])
+_steady_of = attrgetter(*STEADY)
+"""The packed fields of these columns, b"" where there is none."""
 
 
 def _times(events: Any) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:

@@ -72,11 +72,16 @@ class GrpcDoor:
         self._server: grpc.aio.Server | None = None
         self.address = ""
 
-    def bind(self, address: str) -> None:
-        """Take the port, which `address` then holds. Call it on the running loop. Raises `ConfigError`."""
-        bound("server.grpc_address", address).close()  # gRPC would write lines of its own to stderr, and not say why
+    def bind(self, address: str, *, shares: bool = False) -> None:
+        """
+        Take the port, which `address` then holds; `shares` it with other workers.
+
+        Call it on the running loop. Raises `ConfigError`.
+        """
+        bound("server.grpc_address", address, shares=shares).close()  # gRPC would write lines of its own, and not say why
         # Here and not before: it takes the running loop.
-        self._server = grpc.aio.server(interceptors=self._guards, options=self._options)
+        options = [*self._options, ("grpc.so_reuseport", int(shares))]  # else a second bridge on the port is a mistake
+        self._server = grpc.aio.server(interceptors=self._guards, options=options)
         self._server.add_generic_rpc_handlers(self._handlers)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(_REFLECTED, self._server)
@@ -114,7 +119,6 @@ class GrpcDoor:
 def _options(limits: ConnectionLimits) -> list[tuple[str, int]]:
     """What grpcio knows by these names; milliseconds."""
     return [
-        ("grpc.so_reuseport", 0),  # a second bridge on the port is a mistake, not a worker
         ("grpc.http2.bdp_probe", 0),
         ("grpc.max_concurrent_streams", MAX_STREAMS),
         ("grpc.server.max_pending_requests", _MAX_PENDING),

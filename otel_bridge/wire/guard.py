@@ -9,7 +9,7 @@ Invariants
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import grpc
 from starlette import types as asgi
@@ -19,16 +19,13 @@ from otel_bridge.auth.gate import Gate, Refusal, Shown
 from otel_bridge.errors import PermissionDenied, Unauthenticated
 from otel_bridge.model.identity import Scope
 from otel_bridge.wire.access import needed
-from otel_bridge.wire.call import Context, abort
+from otel_bridge.wire.call import Context, Handler, abort
 from otel_bridge.wire.exchange import Endpoint, Exchange, Reply, Requests, json_fault, send_reply
 from otel_bridge.wire.sender import note_sender
 
 AUTHORIZATION = "authorization"
 CLIENT_NAMES = "client_names"
 """Key in the `state` of an ASGI scope: DNS and URI names in the client's certificate. Not there: it has shown none."""
-
-_Handler: TypeAlias = Any
-"""A `grpc.RpcMethodHandler`, whose stubs know synchronous functions only."""
 
 
 class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic for type checkers only
@@ -40,9 +37,9 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_Handler]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> _Handler:
+    ) -> Handler:
         """The handler of a call, or one that refuses it."""
         handler = await continuation(handler_call_details)
         what = str(handler_call_details.method)
@@ -68,14 +65,14 @@ class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generi
             raise decision.error
         note_sender(decision)
 
-    def _refusing(self, refusal: Refusal, what: str) -> _Handler:
+    def _refusing(self, refusal: Refusal, what: str) -> Handler:
         async def refuse(_messages: AsyncIterator[bytes], context: Context) -> None:
             await self._turn_away(refusal, what, context)
 
         # A handler of streams begins before the first message is there.
         return grpc.stream_unary_rpc_method_handler(refuse)
 
-    def _checked_inside(self, handler: _Handler, what: str, scope: Scope) -> _Handler:
+    def _checked_inside(self, handler: Handler, what: str, scope: Scope) -> Handler:
         """The same handler, but that it looks at the certificate first, which is known only inside a call."""
 
         async def check(context: Context) -> None:

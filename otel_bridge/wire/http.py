@@ -14,7 +14,7 @@ Bodies may be gzip or zstd. Answers but for those of /v1/events are JSON: counts
 and `message`, and `Retry-After` where a retry helps.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from otel_bridge.auth.gate import Gate
-from otel_bridge.errors import MalformedRequest, TooLarge
+from otel_bridge.errors import MalformedRequest, TooLarge, Unavailable
 from otel_bridge.telemetry.traces import SILENT, Traces
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.body import BodyLimits, read_body
@@ -38,7 +38,6 @@ from otel_bridge.wire.exchange import (
     Requests,
     json_reply,
     protobuf_fault,
-    protobuf_reply,
 )
 from otel_bridge.wire.guard import guard_routes
 from otel_bridge.wire.health import Condition
@@ -58,7 +57,7 @@ def http_app(
     limits: BodyLimits,
     turnstile: Turnstile,
     ready: Callable[[], Condition],
-    metrics: Callable[[], bytes],
+    metrics: Callable[[], Awaitable[bytes]],
     count: Requests,
     gate: Gate | None = None,
     traces: Traces = SILENT,
@@ -69,7 +68,7 @@ def http_app(
     limits      of a body
     turnstile   lets requests in, but for health and metrics, which an overload must not hide
     ready       whether requests are welcome
-    metrics     Prometheus text exposition
+    metrics     Prometheus text exposition; raises `Unavailable` where it cannot be had now
     count       told the outcome of each request but for health and metrics: "ok", or the reason of its error
     gate        decides who may come in; None: all may
     traces      spans of the bridge's own
@@ -90,14 +89,15 @@ def http_app(
         message.etdump = await read(exchange)
         body = message.SerializeToString()
         answer = await intake.upload_etdump(body, exchange.sent, sender().tenant, exchange.is_given_up)
-        return json_reply(_counts(answer))
+        return json_reply(_counts(pb.UploadETDumpResponse.FromString(answer)))
 
     async def export(exchange: Exchange) -> Reply:
         values(exchange.query, {})
         if exchange.header(b"content-type").partition(";")[0].strip().lower() == JSON:
             raise MalformedRequest(f"header Content-Type: is {JSON}; send an ExportEventsRequest as {PROTOBUF}")
         body = await read(exchange)
-        return protobuf_reply(await intake.export_events(body, exchange.sent, sender().tenant, exchange.is_given_up))
+        answer = await intake.export_events(body, exchange.sent, sender().tenant, exchange.is_given_up)
+        return Reply(answer, PROTOBUF)
 
     endpoint = partial(Endpoint, turnstile=turnstile, count=count)
 
@@ -108,7 +108,10 @@ def http_app(
         return ready().reply()
 
     async def show_metrics(_request: Request) -> Response:
-        return Response(metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        try:
+            return Response(await metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        except Unavailable as error:
+            return PlainTextResponse(f"{error}\n", 503)
 
     routes = [
         Route("/v1/events", endpoint(export, fault=protobuf_fault), methods=["POST"]),

@@ -1,5 +1,5 @@
 """
-The HTTP listener: uvicorn's server, with connections that are bounded (connections.py).
+The HTTP listener: uvicorn's server, with connections that are bounded (connections.py, http_protocol.py).
 
 Start: bind before anything answers, so that a port in use is told at once. Stop: no new requests; requests under way may end
 within the grace.
@@ -15,7 +15,8 @@ from typing import cast
 import uvicorn
 from starlette.types import ASGIApp
 
-from otel_bridge.wire.connections import ConnectionLimits, Connections, Protocol
+from otel_bridge.wire.connections import ConnectionLimits, Connections
+from otel_bridge.wire.http_protocol import Protocol
 from otel_bridge.wire.port import bound, with_port
 from otel_bridge.wire.tls import DoorTls
 
@@ -59,9 +60,9 @@ class HttpDoor:
         """How many are open."""
         return self._server.connections
 
-    def bind(self, address: str) -> None:
-        """Take the port, which `address` then holds. Raises `ConfigError`."""
-        self._listener = bound("server.http_address", address)
+    def bind(self, address: str, *, shares: bool = False) -> None:
+        """Take the port, which `address` then holds; `shares` it with other workers. Raises `ConfigError`."""
+        self._listener = bound("server.http_address", address, shares=shares)
         self.address = with_port(address, self._listener.getsockname()[1])
 
     async def start(self) -> None:

@@ -12,8 +12,8 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Generic, Protocol, TypeVar, cast
+from functools import lru_cache, partial
+from typing import Generic, ParamSpec, Protocol, TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
 
@@ -22,7 +22,7 @@ from otel_bridge.model.stream import trail
 from otel_bridge.spool.protocol import Spool
 from otel_bridge.telemetry.traces import SILENT, Traces
 from otel_bridge.v1 import profiling_pb2 as pb
-from otel_bridge.wire.admission import Admitted, Receipt, Rules, admit_etdump, admit_events
+from otel_bridge.wire.admission import Admitted, BuildOf, Receipt, Rules, admit_etdump, admit_events
 from otel_bridge.wire.frame import Frame
 from otel_bridge.wire.repeats import Name, Repeats, name_of
 
@@ -38,6 +38,7 @@ TenantsBuildOf = Callable[[str, str, str], str | None]
 """(tenant, name, version) -> the build that the alias names now."""
 
 M = TypeVar("M", bound=Message | Frame)
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -104,89 +105,60 @@ class Intake:
 
     async def export_events(
         self, body: bytes, sent: str | None, tenant: str = "", is_given_up: Callable[[], bool] = _never
-    ) -> pb.ExportEventsResponse:
+    ) -> bytes:
         """
         Take a serialised `ExportEventsRequest` of a tenant; `sent` is the value of `SENT_KEY`.
 
+        Returns a serialised `ExportEventsResponse`.
+
         Raises `Rejected`, `Unavailable`, and `Disconnected` where `is_given_up` says that nobody waits any more.
         """
-        self._spend(tenant, 0, len(body))
-        receipt = Receipt(self._now_ns(), _sent_ns(sent), tenant)
-        build_of = partial(self._build_of, tenant)
-
-        def read() -> _Read[Frame]:
-            frame = parse(Frame, body)
-            stream = frame.stream or pb.Stream()
-            return _Read(frame, name_of(body, tenant, stream.stream_id, stream.sequence))
-
-        def admit(frame: Frame) -> Admitted:
-            return admit_events(frame, body, receipt, self._rules, build_of)
-
-        return pb.ExportEventsResponse.FromString(await self._take(body, read, admit, _events_answer, is_given_up))
+        return await self._take(_EVENTS, body, sent, tenant, is_given_up)
 
     async def upload_etdump(
         self, body: bytes, sent: str | None, tenant: str = "", is_given_up: Callable[[], bool] = _never
-    ) -> pb.UploadETDumpResponse:
+    ) -> bytes:
         """
         Take a serialised `UploadETDumpRequest` of a tenant; `sent` is the value of `SENT_KEY`.
 
-        Raises as `export_events` does.
+        Returns a serialised `UploadETDumpResponse`. Raises as `export_events` does.
         """
-        self._spend(tenant, 0, len(body))
-        receipt = Receipt(self._now_ns(), _sent_ns(sent), tenant)
-        build_of = partial(self._build_of, tenant)
-
-        def read() -> _Read[pb.UploadETDumpRequest]:
-            request = parse(pb.UploadETDumpRequest, body)
-            return _Read(request, name_of(body, tenant, request.stream.stream_id, None))
-
-        def admit(request: pb.UploadETDumpRequest) -> Admitted:
-            return admit_etdump(request, receipt, self._rules, build_of)
-
-        return pb.UploadETDumpResponse.FromString(await self._take(body, read, admit, _upload_answer, is_given_up))
+        return await self._take(_ETDUMP, body, sent, tenant, is_given_up)
 
     async def _take(
-        self,
-        body: bytes,
-        read: "Callable[[], _Read[M]]",
-        admit: Callable[[M], Admitted],
-        answer_of: Callable[[Admitted], Message],
-        is_given_up: Callable[[], bool],
+        self, kind: "_Kind[M]", body: bytes, sent: str | None, tenant: str, is_given_up: Callable[[], bool]
     ) -> bytes:
+        self._spend(tenant, 0, len(body))
+        receipt = Receipt(self._now_ns(), _sent_ns(sent), tenant)
         _check_awaited(is_given_up)
-        found = await off_loop(body, read)
+        message, name = await off_loop(body, kind.read, body, tenant)
 
         async def keep() -> bytes:
-            admitted = await off_loop(body, lambda: admit(found.message))
+            admitted = await off_loop(body, kind.admit, message, body, receipt, self._rules, partial(self._build_of, tenant))
             _check_awaited(is_given_up)
-            answer = answer_of(admitted).SerializeToString()
-            await self._keep(admitted, found.name, answer)
+            answer = kind.answer(admitted)
+            await self._keep(admitted, name, answer)
             return answer
 
-        return await self._repeats.once(found.name, keep)
+        return await self._repeats.once(name, keep)
 
     async def _keep(self, admitted: Admitted, name: Name, answer: bytes) -> None:
-        if len(admitted.batch):
+        events = len(admitted.batch)
+        if events:
             self._traces.remember(map(trail, admitted.batch.streams))
             try:
-                with self._traces.step("spool.append", {"otel_bridge.events": len(admitted.batch)}):
+                with self._traces.step("spool.append", {"otel_bridge.events": events}):
                     await self._spool.append(admitted.batch, self._repeats.row_of(name, answer))
             except BridgeError as error:
-                self._watch.refused(len(admitted.batch), error.reason)
+                self._watch.refused(events, error.reason)
                 raise
             self._repeats.remember(name, answer)
-        self._watch.accepted(len(admitted.batch))
-        self._spend(admitted.batch.streams[0].tenant, len(admitted.batch), 0)
+        self._watch.accepted(events)
+        self._spend(admitted.batch.streams[0].tenant, events, 0)
         for reason, events in admitted.rejected.items():
             self._watch.refused(events, reason)
         for reason, events in admitted.sender_dropped.items():  # not before: a refused request comes again
             self._watch.sender_dropped(events, reason)
-
-
-@dataclass(frozen=True, slots=True)
-class _Read(Generic[M]):
-    message: M
-    name: Name
 
 
 def _check_awaited(is_given_up: Callable[[], bool]) -> None:
@@ -194,19 +166,61 @@ def _check_awaited(is_given_up: Callable[[], bool]) -> None:
         raise Disconnected
 
 
-def _events_answer(admitted: Admitted) -> Message:
+@dataclass(frozen=True, slots=True)
+class _Kind(Generic[M]):
+    """
+    What differs between requests with events and with a file.
+
+    read     (body, tenant) -> message and name
+    admit    (message, body, receipt, rules, aliases) -> its events
+    answer   what its sender is told, serialised
+    """
+
+    read: Callable[[bytes, str], tuple[M, Name]]
+    admit: Callable[[M, bytes, Receipt, Rules, BuildOf], Admitted]
+    answer: Callable[[Admitted], bytes]
+
+
+def _read_events(body: bytes, tenant: str) -> tuple[Frame, Name]:
+    frame = parse(Frame, body)
+    stream = frame.stream
+    return frame, name_of(body, tenant, stream.stream_id, stream.sequence) if stream else name_of(body, tenant, b"", 0)
+
+
+def _events_answer(admitted: Admitted) -> bytes:
+    if not admitted.rejected:
+        return _all_accepted(len(admitted.batch))
     return pb.ExportEventsResponse(
         accepted=len(admitted.batch), rejected=_rejections(admitted.rejected), first_rejection=admitted.first_rejection
-    )
+    ).SerializeToString()
 
 
-def _upload_answer(admitted: Admitted) -> Message:
+@lru_cache(maxsize=1024)
+def _all_accepted(events: int) -> bytes:
+    """Nearly every answer: devices send as many events again and again."""
+    return pb.ExportEventsResponse(accepted=events).SerializeToString()
+
+
+def _read_upload(body: bytes, tenant: str) -> tuple[pb.UploadETDumpRequest, Name]:
+    request = parse(pb.UploadETDumpRequest, body)
+    return request, name_of(body, tenant, request.stream.stream_id, None)
+
+
+def _admit_upload(request: pb.UploadETDumpRequest, _body: bytes, receipt: Receipt, rules: Rules, build_of: BuildOf) -> Admitted:
+    return admit_etdump(request, receipt, rules, build_of)
+
+
+def _upload_answer(admitted: Admitted) -> bytes:
     return pb.UploadETDumpResponse(
         accepted=len(admitted.batch),
         rejected=_rejections(admitted.rejected),
         first_rejection=admitted.first_rejection,
         blocks=len(admitted.batch.blocks),
-    )
+    ).SerializeToString()
+
+
+_EVENTS = _Kind(_read_events, admit_events, _events_answer)
+_ETDUMP = _Kind(_read_upload, _admit_upload, _upload_answer)
 
 
 def parse(message: type[M], body: bytes) -> M:
@@ -221,9 +235,11 @@ def parse(message: type[M], body: bytes) -> M:
         ) from error
 
 
-async def off_loop(body: bytes, work: Callable[[], T]) -> T:
+async def off_loop(body: bytes, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     """What comes of work on a body: in a thread where the body is large."""
-    return await asyncio.to_thread(work) if len(body) > ADMIT_OFF_LOOP_BYTES else work()
+    if len(body) > ADMIT_OFF_LOOP_BYTES:
+        return await asyncio.to_thread(work, *given, **named)
+    return work(*given, **named)
 
 
 def _rejections(rejected: Mapping[str, int]) -> list[pb.Rejection]:

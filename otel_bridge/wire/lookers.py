@@ -3,24 +3,23 @@ Calls that no turnstile counts: health, which is open to all and must answer in 
 
 Invariants
 * So many of a kind are open at a time, whatever they do; `Health.Watch` may be for hours, and takes no room from `Check`.
+* Who has begun to ask and does not end keeps nobody else from it: where there is no room, the call whose message has been on
+  its way for longest makes room.
 * Their messages come in as all others do (call.py): not before they are asked for, and not when memory is short.
 """
 
 import contextlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from otel_bridge.errors import MalformedRequest, Overloaded
-from otel_bridge.wire.call import OWN_METHODS, Arrivals, Context, abort
+from otel_bridge.wire.call import OWN_METHODS, Arrivals, Context, Handler, abort
 
 MAX_OPEN = 256
-
-_Handler: TypeAlias = Any
-"""A `grpc.RpcMethodHandler`, whose stubs know synchronous functions only."""
 
 
 class Lookers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic for type checkers only
@@ -29,27 +28,28 @@ class Lookers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic 
     def __init__(self, arrivals: Arrivals) -> None:
         self._arrivals = arrivals
         self._open: Counter[str] = Counter()
+        self._arriving: dict[str, dict[Context, None]] = defaultdict(dict)
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_Handler]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> _Handler:
+    ) -> Handler:
         """The handler of a call; one that is not the bridge's own is bounded."""
         handler = await continuation(handler_call_details)
         if handler is None or str(handler_call_details.method).startswith(OWN_METHODS):
             return handler
         return self._bounded(handler, str(handler_call_details.method))
 
-    def _bounded(self, handler: _Handler, method: str) -> _Handler:
+    def _bounded(self, handler: Handler, method: str) -> Handler:
         async def check(_messages: object, context: Context) -> Any:
             with self._counted(method) as fault:
-                message = await self._read(handler, context, fault)
+                message = await self._read(handler, method, context, fault)
                 return await handler.unary_unary(message, context)
 
         async def watch(_messages: object, context: Context) -> None:
             with self._counted(method) as fault:
-                message = await self._read(handler, context, fault)
+                message = await self._read(handler, method, context, fault)
                 await handler.unary_stream(message, context)
 
         async def reflect(messages: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
@@ -76,10 +76,19 @@ class Lookers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic 
         finally:
             self._open[method] -= 1
 
-    async def _read(self, handler: _Handler, context: Context, fault: Overloaded | None) -> Any:
+    async def _read(self, handler: Handler, method: str, context: Context, fault: Overloaded | None) -> Any:
+        arriving = self._arriving[method]
         if fault is not None:
-            await abort(context, fault)
-        body = await self._arrivals.read(context)
+            if not arriving:
+                await abort(context, fault)
+            oldest = next(iter(arriving))
+            del arriving[oldest]
+            self._arrivals.turn_away(oldest, fault)
+        arriving[context] = None
+        try:
+            body = await self._arrivals.read(context)
+        finally:
+            arriving.pop(context, None)
         try:
             return handler.request_deserializer(body)
         except DecodeError as error:

@@ -47,7 +47,7 @@ def mapping_routes(mappings: Mappings, read: ReadBody, endpoint: Callable[[Answe
     async def put(exchange: Exchange) -> Reply:
         asked = values(exchange.query, PUT_PARAMETERS)
         body = await read(exchange, refuse_weights)
-        file = await off_loop(body, lambda: read_document(body))
+        file = await off_loop(body, read_document, body)
         file.build_id = exchange.part("ref") or file.build_id
         if "model" in asked:
             file.name, _, file.version = asked["model"].partition("@")

@@ -7,7 +7,7 @@ Invariants
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from otel_bridge.errors import MalformedRequest
 from otel_bridge.mapping.quota import NO_QUOTA, Quota
@@ -23,7 +23,7 @@ class Mappings:
     The service.
 
     missing    builds and aliases of a tenant without a mapping, ascending by ref
-    uploaded   told of each write
+    uploaded   told of each write, and awaited before it is answered
     quota_of   how much a tenant may keep
 
     Each method raises what the registry raises (mapping/registry.py), and `MalformedRequest`.
@@ -32,8 +32,8 @@ class Mappings:
     def __init__(
         self,
         registry: Registry,
-        missing: Callable[[str], list[pb.MissingMapping]],
-        uploaded: Callable[[], None],
+        missing: Callable[[str], Awaitable[list[pb.MissingMapping]]],
+        uploaded: Callable[[], Awaitable[None]],
         quota_of: Callable[[str], Quota] = lambda _tenant: NO_QUOTA,
     ) -> None:
         self._registry = registry
@@ -46,7 +46,7 @@ class Mappings:
         done = await asyncio.to_thread(
             self._registry.put, tenant, request.file, replace=request.replace, quota=self._quota_of(tenant)
         )
-        self._uploaded()
+        await self._uploaded()
         return pb.PutMappingResponse(digest=done.digest, build_id=done.build_id, created=done.created)
 
     async def get(self, tenant: str, request: pb.GetMappingRequest) -> pb.GetMappingResponse:
@@ -64,7 +64,7 @@ class Mappings:
     async def list_missing(self, tenant: str, request: pb.ListMissingRequest) -> pb.ListMissingResponse:
         """List what devices named and nobody uploaded."""
         size, after = _page_size(request.page_size), request.page_token.encode()
-        found = [each for each in self._missing(tenant) if each.ref.encode() > after]
+        found = [each for each in await self._missing(tenant) if each.ref.encode() > after]
         more = found[size - 1].ref if len(found) > size else ""
         return pb.ListMissingResponse(missing=found[:size], next_page_token=more)
 
@@ -78,7 +78,7 @@ class Mappings:
         build, before = await asyncio.to_thread(
             self._registry.set_alias, tenant, request.name, request.version, request.ref, quota=self._quota_of(tenant)
         )
-        self._uploaded()
+        await self._uploaded()
         return pb.SetAliasResponse(build_id=build, previous_build_id=before or "")
 
 

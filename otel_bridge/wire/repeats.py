@@ -10,6 +10,7 @@ Invariants
   the first.
 * Once it is being kept, a request is kept, whether or not its sender still waits.
 * Bounded: in entries, in age, and for one name.
+* Among several workers the one that came first has a request, and the others ask it (elsewhere.py).
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from otel_bridge.spool.protocol import Seen
+from otel_bridge.wire.eager import begin
 
 MAX_OF_ONE_NAME = 16
 """Bodies that are remembered under one name; the oldest go first."""
@@ -32,7 +34,7 @@ _FORGET_EVERY = 1024
 _PERSON = b"otel-bridge/seen"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # frozen, it would take three times as long to make, and each request makes one
 class Name:
     """A request: `key` is of its tenant, stream and number, `digest` of its body; 16 bytes each."""
 
@@ -49,7 +51,7 @@ def name_of(body: bytes, tenant: str, stream_id: bytes, number: int | None) -> N
     """
     digest = hashlib.blake2b(body, digest_size=16).digest()
     pieces = (tenant.encode(), stream_id or digest, digest if number is None else number.to_bytes(8, "big"))
-    said = b"".join(part for piece in pieces for part in (len(piece).to_bytes(4, "big"), piece))
+    said = b"".join([part for piece in pieces for part in (len(piece).to_bytes(4, "big"), piece)])
     return Name(hashlib.blake2b(said, digest_size=16, person=_PERSON).digest(), digest)
 
 
@@ -73,7 +75,20 @@ class Memory(Protocol):
         """Forget requests that were seen longer ago."""
 
 
-@dataclass(frozen=True, slots=True)
+class Elsewhere(Protocol):
+    """Knows what other workers of the bridge have taken."""
+
+    def note(self, name: Name) -> None:
+        """This worker has a request."""
+
+    def has_other(self, name: Name) -> bool:
+        """Whether a worker has taken another body under the name's stream and number."""
+
+    async def answer_to(self, name: Name) -> bytes | None:
+        """What another worker answered to it; None: none has it, and it is this worker's now. Raises `Unavailable`."""
+
+
+@dataclass(slots=True)  # as `Name`
 class _Known:
     name: Name
     answer: bytes
@@ -86,6 +101,7 @@ class Repeats:
 
     max_entries, max_age_s   how many requests are remembered, and for how long; 0: none is
     memory                   where they are on disk
+    elsewhere                what other workers have taken; None: there are no others
     """
 
     def __init__(
@@ -95,6 +111,8 @@ class Repeats:
         memory: Memory,
         watch: Watch,
         now_s: Callable[[], float] = time.monotonic,
+        *,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self._remembers = bool(max_entries and max_age_s)
         self._max_entries = max_entries
@@ -102,13 +120,17 @@ class Repeats:
         self._memory = memory
         self._watch = watch
         self._now_s = now_s
+        self._elsewhere = elsewhere if self._remembers else None
         self._known: dict[bytes, tuple[_Known, ...]] = {}
         self._order: deque[_Known] = deque()
         self._forgotten = 0
         self._keeping: dict[bytes, dict[bytes, asyncio.Task[bytes]]] = {}
         now = now_s()
         for seen in sorted(memory.seen(), key=lambda seen: -seen.age_ns):
-            self._add(_Known(Name(seen.key, seen.digest), seen.answer, now - seen.age_ns / 1e9))
+            name = Name(seen.key, seen.digest)
+            self._add(_Known(name, seen.answer, now - seen.age_ns / 1e9))
+            if self._elsewhere is not None:
+                self._elsewhere.note(name)
         if not self._remembers:
             memory.forget_seen(0)
 
@@ -125,7 +147,7 @@ class Repeats:
 
     async def once(self, name: Name, keep: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
         """The answer to a request: that of an earlier attempt, or what comes of keeping it. Raises what `keep` raises."""
-        while (earlier := self._keeping.get(name.key, {}).get(name.digest)) is not None:
+        while (earlier := self._keeping.get(name.key, {}).get(name.digest)) is not None and not earlier.done():
             with contextlib.suppress(Exception):  # its own sender is told; this attempt is the first then
                 answer = await asyncio.shield(earlier)
                 self._watch.duplicate()
@@ -133,21 +155,36 @@ class Repeats:
         if (known := self.find(name)) is not None:
             self._watch.duplicate()
             return known
-        beside = self._keeping.setdefault(name.key, {})
-        if beside or name.key in self._known:
+        beside = name.key in self._keeping or name.key in self._known
+        if beside or (self._elsewhere is not None and self._elsewhere.has_other(name)):
             self._watch.sequence_reused()
-        keeping = beside[name.digest] = asyncio.ensure_future(self._kept(name, keep))
+        keeping = begin(self._kept(name, keep))
+        if not isinstance(keeping, asyncio.Task):
+            return keeping
+        self._keeping.setdefault(name.key, {})[name.digest] = keeping
+        keeping.add_done_callback(lambda ended: self._is_kept(name, ended))
         try:
             return await asyncio.shield(keeping)
         except asyncio.CancelledError:
             await asyncio.wait([keeping])  # until then the request is in the bridge, and counts (turnstile.py)
             raise
 
+    async def answer_to(self, name: Name) -> bytes | None:
+        """What is answered to a request that may be on its way; None: it was not kept here, or is forgotten."""
+        if (earlier := self._keeping.get(name.key, {}).get(name.digest)) is not None:
+            with contextlib.suppress(Exception):  # its own sender is told
+                return await asyncio.shield(earlier)
+        return self.find(name)
+
     async def _kept(self, name: Name, keep: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
-        try:
-            return await keep()
-        finally:  # here and not after the task: an attempt that came between would find it under way for ever
-            beside = self._keeping[name.key]
+        if self._elsewhere is not None and (answer := await self._elsewhere.answer_to(name)) is not None:
+            self._watch.duplicate()
+            return answer
+        return await keep()
+
+    def _is_kept(self, name: Name, ended: asyncio.Task[bytes]) -> None:
+        beside = self._keeping.get(name.key, {})
+        if beside.get(name.digest) is ended:  # an attempt that came between may have begun again
             del beside[name.digest]
             if not beside:
                 del self._keeping[name.key]

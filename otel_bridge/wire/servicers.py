@@ -24,7 +24,7 @@ from otel_bridge.wire.streams import Streams
 
 Handler: TypeAlias = "grpc.GenericRpcHandler[bytes, bytes]"  # generic for type checkers only
 _Rpc: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
-Method = Callable[[bytes, Context], Awaitable[Message]]
+Method = Callable[[bytes, Context], Awaitable[bytes]]
 
 PROFILING = profiling_pb2.DESCRIPTOR.services_by_name["ProfilingService"].full_name
 MAPPING = mapping_pb2.DESCRIPTOR.services_by_name["MappingService"].full_name
@@ -35,10 +35,10 @@ M = TypeVar("M", bound=Message)
 def profiling_handler(intake: Intake, way_in: WayIn, streams: Streams) -> Handler:
     """`otel_bridge.v1.ProfilingService`."""
 
-    async def export_events(body: bytes, context: Context) -> Message:
+    async def export_events(body: bytes, context: Context) -> bytes:
         return await intake.export_events(body, entry(context, SENT_KEY), sender().tenant, partial(is_given_up, context))
 
-    async def upload_etdump(body: bytes, context: Context) -> Message:
+    async def upload_etdump(body: bytes, context: Context) -> bytes:
         return await intake.upload_etdump(body, entry(context, SENT_KEY), sender().tenant, partial(is_given_up, context))
 
     methods = {"ExportEvents": export_events, "UploadETDump": upload_etdump}
@@ -60,8 +60,8 @@ def mapping_handler(mappings: Mappings, way_in: WayIn) -> Handler:
 
 
 def _parsed(kind: type[M], method: Callable[[str, M], Awaitable[Message]]) -> Method:
-    async def call(body: bytes, _context: Context) -> Message:
-        return await method(sender().tenant, await off_loop(body, lambda: parse(kind, body)))
+    async def call(body: bytes, _context: Context) -> bytes:
+        return (await method(sender().tenant, await off_loop(body, parse, kind, body))).SerializeToString()
 
     return call
 
@@ -73,7 +73,7 @@ def _handler(service: str, methods: Mapping[str, Method], way_in: WayIn, streams
                 with await way_in.turnstile.enter() as visit:
                     body = await way_in.arrivals.read(context)
                     visit.resize(len(body))
-                    answer = (await method(body, context)).SerializeToString()
+                    answer = await method(body, context)
             except grpc.aio.AbortError:  # turned away while its message was on its way, and counted there
                 raise
             except asyncio.CancelledError:

@@ -25,6 +25,7 @@ from otel_bridge.errors import BridgeError, Overloaded
 from otel_bridge.telemetry.traces import SILENT, TRACEPARENT, Traces
 from otel_bridge.wire.call import Context, WayIn, abort, entry, is_given_up
 from otel_bridge.wire.connections import ConnectionLimits
+from otel_bridge.wire.eager import begin
 from otel_bridge.wire.exchange import GIVEN_UP
 from otel_bridge.wire.intake import SENT_KEY, Disconnected, Intake, said_later
 from otel_bridge.wire.sender import renew_sender, sender
@@ -39,8 +40,8 @@ _LATE = grpc.StatusCode.DEADLINE_EXCEEDED
 _METHOD = "otel_bridge.v1.ProfilingService/StreamEvents"
 _TOLD = {"rpc.system.name": "grpc", "rpc.method": _METHOD}
 
-_Work: TypeAlias = "asyncio.Future[bytes]"
-"""On an answer, or on what ends the stream."""
+_Work: TypeAlias = "bytes | asyncio.Future[bytes]"
+"""An answer, or what becomes one, or ends the stream."""
 
 
 class Streams:
@@ -86,7 +87,11 @@ class Streams:
 
 
 class _Stream:
-    """One stream. Two tasks: one reads requests, the other waits for their work and writes the answers."""
+    """
+    One stream. Two tasks: one reads requests, the other waits for their work and writes the answers.
+
+    An answer that is there at once, with none before it, is written by the first: there is nothing to wait for.
+    """
 
     def __init__(self, streams: Streams, context: Context) -> None:
         self._streams = streams
@@ -94,9 +99,11 @@ class _Stream:
         self._is_given_up = partial(is_given_up, context)
         self._sent = entry(context, SENT_KEY)
         self._parent = entry(context, TRACEPARENT)
+        self._peer = str(context.peer())
         self._opened_ns = time.monotonic_ns()
         # Beside those that it holds one is waited for by the writer, and one by the reader for its place.
         self._begun: asyncio.Queue[_Work | None] = asyncio.Queue(MAX_AT_ONCE - 2)
+        self._unanswered = 0
         self._loop = asyncio.get_running_loop()
         self._moved_s = self._loop.time()
         self._is_listening = self._is_over = False
@@ -107,7 +114,8 @@ class _Stream:
         self._watching = self._loop.call_later(self._streams.silence_s, self._watch)
         try:
             while (work := await self._begun.get()) is not None:
-                await self._context.write(await _answer_of(work))
+                await self._context.write(work if isinstance(work, bytes) else await _answer_of(work))
+                self._unanswered -= 1
         except grpc.aio.AbortError:  # ended while a request was on its way, and counted there
             raise
         except Exception as error:  # noqa: BLE001 - each error has its row in the table
@@ -138,22 +146,37 @@ class _Stream:
     async def _read(self) -> None:
         try:
             while not self._is_over and (work := await self._take()) is not None:
-                await self._queue(work)
+                if isinstance(work, bytes) and not self._unanswered:
+                    await self._context.write(work)  # the writer has nothing to write before it
+                else:
+                    self._unanswered += 1
+                    await self._queue(work)
             await self._begun.put(None)
         except Exception as error:  # noqa: BLE001 - it is told in its turn
-            if not isinstance(error, grpc.aio.AbortError):  # such was counted
-                self._streams.way_in.count(_reason_of(error))
-            end: _Work = self._loop.create_future()
+            end: asyncio.Future[bytes] = self._loop.create_future()
             end.set_exception(error)
             await self._queue(end)
 
     async def _take(self) -> "_Work | None":
         """The next request, begun; None: there is none. Its body is not kept here, where a silent stream would hold it."""
-        body = await self._next()
-        if body is None:
-            return None
-        renew_sender(str(self._context.peer()))
-        return self._begin(body, await self._streams.way_in.turnstile.enter())
+        way_in = self._streams.way_in
+        try:
+            body = await self._next()
+            if body is None:
+                return None
+            renew_sender(self._peer)
+            visit = await way_in.turnstile.enter()
+            try:
+                visit.resize(len(body))
+            except Overloaded:
+                visit.leave()
+                raise
+        except grpc.aio.AbortError:  # such was counted
+            raise
+        except Exception as error:
+            way_in.count(_reason_of(error))
+            raise
+        return self._begin(body, visit)
 
     async def _queue(self, work: _Work) -> None:
         try:
@@ -178,12 +201,14 @@ class _Stream:
 
     def _begin(self, body: bytes, visit: Visit) -> _Work:
         try:
-            visit.resize(len(body))
-        except Overloaded:
+            work = begin(self._answer(body))
+        except BaseException:
             visit.leave()
             raise
-        work = asyncio.ensure_future(self._answer(body))
-        work.add_done_callback(lambda _: visit.leave())  # not in the task: one that is cancelled early has never run
+        if isinstance(work, bytes):
+            visit.leave()
+        else:
+            work.add_done_callback(lambda _: visit.leave())  # not in the task: one that is cancelled early has never run
         return work
 
     async def _answer(self, body: bytes) -> bytes:
@@ -207,10 +232,10 @@ class _Stream:
             streams.way_in.count(_reason_of(error))
             raise
         streams.way_in.count("ok")
-        return answer.SerializeToString()
+        return answer
 
 
-async def _answer_of(work: _Work) -> bytes:
+async def _answer_of(work: "asyncio.Future[bytes]") -> bytes:
     try:
         return await asyncio.shield(work)  # else a stream whose client is gone would last until its request is kept
     except asyncio.CancelledError:
@@ -220,11 +245,13 @@ async def _answer_of(work: _Work) -> bytes:
 
 def _drop(work: _Work) -> None:
     """Nobody waits for its answer: what is being kept goes on (repeats.py), all else ends."""
+    if isinstance(work, bytes):
+        return
     work.cancel()
     work.add_done_callback(_hear)
 
 
-def _hear(work: _Work) -> None:
+def _hear(work: "asyncio.Future[bytes]") -> None:
     """What it raised was counted; asyncio would say that nobody has asked."""
     with contextlib.suppress(asyncio.CancelledError):
         work.exception()

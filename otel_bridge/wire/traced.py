@@ -10,7 +10,6 @@ Invariants
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
 
 import grpc
 from opentelemetry.trace import Span, StatusCode
@@ -18,7 +17,7 @@ from starlette import types as asgi
 from starlette.routing import Route
 
 from otel_bridge.telemetry.traces import TRACEPARENT, Traces
-from otel_bridge.wire.call import OWN_METHODS, Context
+from otel_bridge.wire.call import OWN_METHODS, Context, Handler
 from otel_bridge.wire.exchange import Exchange
 
 _SERVER_FAULTS = {
@@ -32,9 +31,6 @@ _SERVER_FAULTS = {
 """What makes a server's span an error, by the conventions; the rest are faults of the client."""
 _LEAST_SERVER_FAULT = 500
 
-_Handler: TypeAlias = Any
-"""A `grpc.RpcMethodHandler`, whose stubs know synchronous functions only."""
-
 
 class GrpcTraces(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic for type checkers only
     """Spans around RPCs; the innermost interceptor."""
@@ -44,9 +40,9 @@ class GrpcTraces(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gener
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_Handler]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> _Handler:
+    ) -> Handler:
         """The handler of a call, within a span."""
         handler = await continuation(handler_call_details)
         method = str(handler_call_details.method)

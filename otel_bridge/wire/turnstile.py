@@ -102,6 +102,11 @@ class Turnstile:
         """How many requests wait."""
         return len(self._line)
 
+    @property
+    def wait_s(self) -> float:
+        """How long one may wait."""
+        return self._limits.wait_s
+
     async def enter(self) -> "Visit":
         """Wait for room for one more request, of `AHEAD_BYTES` as long as it is not read. Raises `Overloaded`."""
         self.check_memory()
@@ -141,29 +146,28 @@ class Turnstile:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._line.append(place)
         try:
-            async with asyncio.timeout(limits.wait_s):
-                await place
-            self.check_memory()
-        except TimeoutError:
-            self._step_out(place)
-            raise _overloaded(f"no room for the request within {limits.wait_s:g} s (ingress.max_wait_s)") from None
+            await asyncio.wait((place,), timeout=limits.wait_s)
+            self._check_place(place)
         except BaseException:
             self._step_out(place)
             raise
 
+    def _check_place(self, place: asyncio.Future[None]) -> None:
+        if not place.done():
+            raise _overloaded(f"no room for the request within {self._limits.wait_s:g} s (ingress.max_wait_s)")
+        self.check_memory()
+
     def _step_out(self, place: asyncio.Future[None]) -> None:
         """Who waited does not any more; where it was let in at the same moment, it leaves again."""
-        if not place.cancelled():
+        if place.done():
             self.leave(AHEAD_BYTES)
-        elif place in self._line:
+        else:
             self._line.remove(place)
 
     def _let_in(self) -> None:
         while self._line and self._has_room():
-            place = self._line.popleft()
-            if not place.done():  # else it was given up just now
-                self._count(1, AHEAD_BYTES)
-                place.set_result(None)
+            self._count(1, AHEAD_BYTES)
+            self._line.popleft().set_result(None)
 
     def _has_room(self) -> bool:
         limits = self._limits

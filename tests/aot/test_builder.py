@@ -118,7 +118,7 @@ def test_whatever_is_accepted_makes_a_mapping(*, generated: bool, inserts: list[
     assert builder.get_delegate_mapping() == expected
     call = pb.Instruction(delegate="Toy", handles=[handle for handles in expected.values() for handle in handles])
     for key, handles in expected.items():
-        call.entries.add(handles=handles, **{"number": key} if isinstance(key, int) else {"text": key})  # type: ignore[arg-type]  # a key of either kind
+        call.entries.add(handles=handles, **{"number": key} if isinstance(key, int) else {"text": key})
     kept = canonical(pb.Mapping(format=1, methods=[pb.Method(name="forward", instructions=[call])]))
     assert len(kept.methods[0].instructions[0].entries) == len(expected)
 

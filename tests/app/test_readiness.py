@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,7 +52,7 @@ def a_readiness(seen: Seen, registry: MemoryRegistry | None = None, *, needs_egr
     """One that has started."""
     spool = spool_of(MAX_BYTES)
     spool.__class__ = Spool
-    spool.seen = seen  # type: ignore[attr-defined]  # as the line above says
+    spool.seen = seen
     made = Readiness(
         registry or MemoryRegistry(),
         spool,
@@ -71,6 +72,15 @@ def looked(readiness: Readiness, seen: Seen, seconds: float) -> Condition:
         seen.now += 0.5
         readiness.look()
     return readiness.condition()
+
+
+async def told(seen: Seen) -> None:
+    """Let time pass, faster than it does, until health is told something."""
+    seen.was_told.clear()
+    while not seen.was_told.is_set():
+        seen.now += LASTS_S / 10
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(seen.was_told.wait(), 0.05)
 
 
 def test_stages_are_told_at_once() -> None:
@@ -161,17 +171,36 @@ def test_a_registry_that_does_not_answer(run: Callable[..., Any], caplog: pytest
         running = asyncio.create_task(readiness.run(seen.tell))
         for is_gone in (True, False):
             registry.is_gone = is_gone
-            seen.was_told.clear()
-            while not seen.was_told.is_set():
-                seen.now += LASTS_S / 10
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(seen.was_told.wait(), 0.05)
+            await told(seen)
         running.cancel()
 
     run(main())
     assert seen.told == [False, True]
     assert "its disk is gone" in caplog.text
     assert "not ready, bridge: ok, registry: cannot be read" in caplog.text
+
+
+def test_a_registry_that_hangs(run: Callable[..., Any]) -> None:
+    """One whose answer does not come, as on a disk that hangs, is as wrong as one that fails, until it comes."""
+    answers = threading.Event()
+
+    class Registry(MemoryRegistry):
+        def refresh(self) -> None:
+            """Wait for the test."""
+            answers.wait(30)
+
+    seen = Seen()
+    readiness = a_readiness(seen, Registry())
+
+    async def main() -> None:
+        running = asyncio.create_task(readiness.run(seen.tell))
+        await told(seen)
+        answers.set()
+        await told(seen)
+        running.cancel()
+
+    run(main())
+    assert seen.told == [False, True]
 
 
 def test_lasting_counts_from_the_last_time_it_was_otherwise() -> None:

@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 from support.spools import batch
 
-from otel_bridge.app.storage import open_spool
+from otel_bridge.app.crew import home_of, homes_in
+from otel_bridge.app.storage import open_spool, take_over
 from otel_bridge.app.watch import Recorder
 from otel_bridge.config.load import load
+from otel_bridge.export.dead_letters import directory_of
+from otel_bridge.export.isolate import Refused
+from otel_bridge.export.letter import letters_in, write_letter
+from otel_bridge.spool.inspection import inspect
 from otel_bridge.spool.protocol import Spool
 from otel_bridge.telemetry.recorder import Telemetry
 
@@ -18,7 +23,7 @@ Run = Callable[[Any], Any]
 
 def opened(folder: Path, durability: str) -> Spool:
     """The spool of a bridge on this data directory."""
-    return open_spool(load(None, {"server.data_dir": folder, "spool.durability": durability}), Recorder(Telemetry()))
+    return open_spool(load(None, {"server.data_dir": folder, "spool.durability": durability}), Recorder(Telemetry()), folder)
 
 
 async def closed(spool: Spool, *, events: int = 0) -> None:
@@ -51,3 +56,34 @@ def test_a_file_that_cannot_be_read_is_told_too(run: Run, tmp_path: Path, caplog
     (tmp_path / "spool.db").write_bytes(b"something else")
     run(closed(opened(tmp_path, "memory")))
     assert "what an earlier bridge has left is not sent: the spool" in caplog.text
+
+
+def test_what_workers_have_left_is_taken_over(run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Spools and dead letters of all destinations become the first worker's; what nobody here knows stays where it is."""
+    caplog.set_level("INFO")
+    config = load(None, {"server.data_dir": tmp_path, "destinations.archive.endpoint": "http://127.0.0.1:1"})
+    homes = [home_of(tmp_path, number) for number in (1, 2)]
+    for number, home in enumerate(homes):
+        run(closed(opened(home, "normal"), events=5))
+        for destination in config.exports:
+            (directory := directory_of(home, destination)).mkdir(parents=True)
+            write_letter(directory, Refused(b"x", number + 1, "export_invalid", "no"), number)
+    (homes[1] / "spool.db.damaged").touch()
+    take_over(config, homes, Recorder(Telemetry()))
+    assert homes_in(tmp_path) == [tmp_path, homes[1]]
+    assert list(homes[1].iterdir()) == [homes[1] / "spool.db.damaged"]
+    assert [[letter.spans for letter in letters_in(directory_of(tmp_path, name))] for name in config.exports] == [[1, 2]] * 2
+    assert caplog.text.count("was taken over, with 5 events") == 2
+    (ledger, _) = inspect(tmp_path).ledgers
+    assert (ledger.destination, ledger.accepted, ledger.waiting) == ("default", 10, 10)
+
+
+def test_spools_of_workers_stay_where_events_are_kept_in_memory(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are told, as the bridge's own is."""
+    run(closed(opened(home_of(tmp_path, 1), "normal"), events=5))
+    config = load(None, {"server.data_dir": tmp_path, "spool.durability": "memory"})
+    take_over(config, homes_in(tmp_path)[1:], Recorder(Telemetry()))
+    assert caplog.messages[0].startswith("5 events for default stay in ")
+    assert homes_in(tmp_path) == [tmp_path, home_of(tmp_path, 1)]

@@ -165,6 +165,15 @@ def test_odd_answers(certificates: Certificates, caplog: pytest.LogCaptureFixtur
     assert told in caplog.text
 
 
+@pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\na: ", b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n"])
+def test_an_answer_that_drips(certificates: Certificates, caplog: pytest.LogCaptureFixture, start: bytes) -> None:
+    """Headers or a set that come byte by byte, and are never done, hold up neither the start nor what comes later."""
+    with Provider().publish(certificates) as place:
+        place.drip = start
+        assert open_keys(settings(place.url, certificates.authority, timeout_s=0.5)).keys is None
+    assert "it did not answer within 0.5 s" in caplog.text
+
+
 def test_a_bridge_starts_without_its_provider(certificates: Certificates, tmp_path: Path) -> None:
     """Where the keys cannot be had, a token is neither taken nor refused for good; other credentials are what they are."""
     provider = Provider()

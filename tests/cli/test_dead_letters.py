@@ -10,9 +10,10 @@ from support.otlp_answers import Answer
 from support.otlp_payloads import a_payload
 from support.otlp_sink import OtlpSink
 
+from otel_bridge.app.crew import home_of
 from otel_bridge.export.dead_letters import DIRECTORY
 from otel_bridge.export.isolate import Refused
-from otel_bridge.export.letter import letters_in, write_letter
+from otel_bridge.export.letter import letters_in, move_letter, write_letter
 
 Cli = Callable[..., Any]
 
@@ -47,6 +48,19 @@ def test_list(cli: Cli, data: Path) -> None:
     listed = json.loads(cli("spool", "dead-letters", "--data-dir", data, "--json").out)
     assert [each["spans"] for each in listed] == [3, 1, 2]
     assert Path(listed[0]["path"]).read_bytes() == a_payload(3)
+
+
+def test_those_of_all_workers(cli: Cli, data: Path) -> None:
+    """Letters in the homes of other workers are listed and sent among the others."""
+    home = home_of(data, 2) / DIRECTORY
+    home.mkdir(parents=True)
+    move_letter(sorted((data / DIRECTORY).glob("*.pb"))[1], home)
+    listed = json.loads(cli("spool", "dead-letters", "--data-dir", data, "--json").out)
+    assert [each["spans"] for each in listed] == [3, 1, 2]
+    with OtlpSink() as sink:
+        done = cli("spool", "replay", "--data-dir", data, "--otlp-endpoint", sink.grpc_endpoint)
+        assert (done.code, done.err) == (0, "6 spans of 3 dead letters sent\n")
+    assert spans_left(data) == list(home.iterdir()) == []
 
 
 def test_replay(cli: Cli, data: Path) -> None:

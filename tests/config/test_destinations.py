@@ -8,6 +8,7 @@ import pytest
 from otel_bridge.config.load import load
 from otel_bridge.config.render import render
 from otel_bridge.errors import ConfigError
+from otel_bridge.model.destination import MAX_DESTINATIONS
 
 ARCHIVE = "OTEL_BRIDGE_DESTINATIONS__ARCHIVE__"
 
@@ -65,6 +66,14 @@ def test_two_do_not_write_to_one_file(tmp_path: Path) -> None:
         {"a": {"protocol": "file"}, "b": {"protocol": "file"}}
     )
     assert load(None, {"destinations": {"archive": here, "tempo": {"path": here["path"]}}})
+
+
+def test_there_are_so_many() -> None:
+    """As a spool on disk has numbers for; one more is refused before anything is opened."""
+    names = {f"d{number}": {} for number in range(MAX_DESTINATIONS)}
+    assert told(names) == "destinations has 62 tables: with export, there may be 62 destinations at most"
+    del names["d0"]
+    assert len(load(None, {"destinations": names}).exports) == MAX_DESTINATIONS
 
 
 def test_they_are_shown_without_their_secrets(tmp_path: Path) -> None:

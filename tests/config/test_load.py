@@ -127,6 +127,10 @@ def test_refusals_between_settings() -> None:
         "spool.max_bytes (268435456) must be at least server.max_request_bytes (536870912): "
         "a larger request would never find room"
     )
+    assert refusal(server__workers=2, server__data_dir=":memory:") == (
+        'server.workers is 2, and server.data_dir is ":memory:": workers share their mappings in a directory; '
+        'name one, and set spool.durability = "memory" to keep events off the disk'
+    )
 
 
 @pytest.mark.parametrize("name", [f"{section}.{name}" for section, kind in SECTIONS.items() for name in kind.model_fields])

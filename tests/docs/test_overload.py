@@ -9,8 +9,8 @@ from support.pages import table
 from otel_bridge.config.bridge import SETTINGS
 from otel_bridge.telemetry.instruments import INSTRUMENTS
 from otel_bridge.wire import lookers
-from otel_bridge.wire.connections import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED
 from otel_bridge.wire.grpc_door import LEAST_PING_S, MAX_STREAMS
+from otel_bridge.wire.http_protocol import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED
 from otel_bridge.wire.streams import MAX_AT_ONCE
 from otel_bridge.wire.turnstile import RETRY_AFTER_S
 

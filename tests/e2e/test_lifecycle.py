@@ -3,8 +3,8 @@
 import re
 import signal
 import socket
+import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -12,14 +12,11 @@ import pytest
 from google.rpc.error_details_pb2 import RetryInfo
 from grpc_status import rpc_status
 from support.etdump_writer import ProfileEvent, RunData, write_etdump
-from support.otlp_answers import Answer
+from support.otlp_answers import TAKE, Answer
 from support.otlp_sink import OtlpSink
 from support.processes import LOOPBACK, free_port
-from support.scenes import STREAM, batch_of, delegated, execute, runtime
+from support.requests import an_inference
 from support.service import ANY_PORT, Service, otel_bridge, running
-
-from otel_bridge.v1 import profiling_pb2 as pb
-from otel_bridge.wire.codec import request_of
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "bridge.example.toml"
 SOON = {"EXPORT__RETRY_INITIAL_S": "0.05", "EXPORT__RETRY_MAX_S": "0.1"}
@@ -34,14 +31,6 @@ def sink() -> Iterator[OtlpSink]:
         yield sink
 
 
-def an_inference(sequence: int, *, metadata_bytes: int = 0) -> pb.ExportEventsRequest:
-    """A request of two events, of an app called "app"."""
-    metadata = sequence.to_bytes(4, "big") * (metadata_bytes // 4)
-    stream = replace(STREAM, sequence=sequence, resource=(("service.name", "app"),))
-    events = [delegated("x", 0, 1, 2, metadata=metadata), runtime("Method::execute", 0, 5)]
-    return request_of(batch_of((execute(), events), stream=stream))
-
-
 def assert_once(service: Service, inferences: int) -> None:
     """Both spans of so many inferences have arrived, each once, and nothing else."""
     spans = service.spans("app")
@@ -52,12 +41,14 @@ def assert_once(service: Service, inferences: int) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_drains(number: signal.Signals, sink: OtlpSink, tmp_path: Path) -> None:
     """Told to stop, the bridge sends what it has accepted, to the last event, before it ends with 0."""
-    sink.answer = Answer(delay_s=0.2)
+    held = threading.Event()
+    sink.judge = lambda _payload: TAKE if held.wait(20) else AWAY
     with running(tmp_path, sink) as service:
         for sequence in range(20):
             assert service.profiling.ExportEvents(an_inference(sequence)).accepted == 2
-        assert len(service.spans("app")) < 40
+        assert service.spans("app") == []
         service.process.signal(number)
+        held.set()
         assert service.process.wait() == 0
         assert_once(service, 20)
         with pytest.raises(grpc.RpcError, match="UNAVAILABLE"):
@@ -67,7 +58,7 @@ def test_a_stop_drains(number: signal.Signals, sink: OtlpSink, tmp_path: Path) -
 
 def test_a_stop_turns_balancers_away_first(sink: OtlpSink, tmp_path: Path) -> None:
     """Told to stop, the bridge is not ready at once, and goes on taking requests for as long as the settings say."""
-    with running(tmp_path, sink, SERVER__TURN_AWAY_S="2") as service:
+    with running(tmp_path, sink, SERVER__TURN_AWAY_S="5") as service:
         service.process.signal(signal.SIGTERM)
         service.process.wait_until(lambda: not service.get("/readyz").is_success)
         assert service.get("/healthz").is_success

@@ -56,7 +56,7 @@ def requests() -> Iterator[tuple[str, str, Any]]:
     """Path of an RPC, path of a field, and a request in which that field is hostile: of each RPC of the bridge's."""
     sound = bases()
     for service in SERVICES:
-        of_service = Default().pool.FindServiceByName(f"otel_bridge.v1.{service}")  # type: ignore[no-untyped-call]  # protobuf ships none
+        of_service = Default().pool.FindServiceByName(f"otel_bridge.v1.{service}")
         for method in of_service.methods:
             kind = method.input_type._concrete_class
             base = sound.get(method.input_type.full_name) or kind()
@@ -70,7 +70,7 @@ def ask(service: Service, rpc: str, request: Any) -> str:
     try:
         answer = service.channel.unary_unary(rpc)(request.SerializeToString(), timeout=20)
     except grpc.RpcError as error:
-        return str(error.details())  # type: ignore[attr-defined]  # a grpc.Call too
+        return str(error.details())
     return pb.ExportEventsResponse.FromString(answer).first_rejection if "ExportEvents" in rpc else ""
 
 

@@ -6,7 +6,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -15,11 +14,9 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from support.otlp_answers import TAKE, Answer
 from support.otlp_sink import OtlpSink
-from support.scenes import STREAM, batch_of, delegated, execute, runtime
+from support.requests import an_inference
 from support.service import Service, running
 
-from otel_bridge.v1 import profiling_pb2 as pb
-from otel_bridge.wire.codec import request_of
 from otel_bridge.wire.servicers import MAPPING, PROFILING
 
 SOON = {"EXPORT__RETRY_INITIAL_S": "0.05", "EXPORT__RETRY_MAX_S": "0.1"}
@@ -35,14 +32,6 @@ def sink() -> Iterator[OtlpSink]:
     """A back end of its own for each test: it is switched off and on."""
     with OtlpSink() as sink:
         yield sink
-
-
-def an_inference(sequence: int, *, metadata_bytes: int = 0) -> pb.ExportEventsRequest:
-    """A request of two events."""
-    metadata = sequence.to_bytes(4, "big") * (metadata_bytes // 4)
-    stream = replace(STREAM, sequence=sequence, resource=(("service.name", "app"),))
-    events = [delegated("x", 0, 1, 2, metadata=metadata), runtime("Method::execute", 0, 5)]
-    return request_of(batch_of((execute(), events), stream=stream))
 
 
 @contextmanager
@@ -110,7 +99,7 @@ def test_the_order_of_a_stop(sink: OtlpSink, tmp_path: Path) -> None:
 
     The back end answers slowly, so the doors are closed for as long as it takes while events still leave.
     """
-    with running(tmp_path, sink, SERVER__TURN_AWAY_S="1") as service, watched(service, MAPPING) as said:
+    with running(tmp_path, sink, SERVER__TURN_AWAY_S="4") as service, watched(service, MAPPING) as said:
         assert said.get(timeout=20) == SERVING
         held = threading.Event()
         sink.judge = lambda _payload: TAKE if held.wait(20) else AWAY

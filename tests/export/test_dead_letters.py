@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from support.otlp_payloads import a_payload
 
 from otel_bridge.errors import ConfigError
-from otel_bridge.export import letter as letter_module
 from otel_bridge.export.dead_letters import DeadLetters
 from otel_bridge.export.halves import count_spans
 from otel_bridge.export.isolate import Refused
@@ -153,7 +152,7 @@ def test_a_disk_that_fails(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
         def fail(*_: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        broken.setattr(letter_module.os if call == "fsync" else Path, call, fail)
+        broken.setattr(os if call == "fsync" else Path, call, fail)
         run(letters.keep(refused(2)))
     assert list(tmp_path.iterdir()) == []
     run(letters.keep(refused(1)))

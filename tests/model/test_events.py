@@ -43,6 +43,15 @@ def test_pieces_of_a_batch_say_what_it_says(batch: EventBatch, most: int) -> Non
     assert all(len(piece) <= most or len(piece.blocks) == 1 for piece in pieces)
 
 
+@given(st.integers(1, 60), st.integers(1, 20))
+def test_a_batch_is_cut_into_even_pieces(blocks: int, most: int) -> None:
+    """As few as the bound allows, and none is smaller than another by more than one block."""
+    batch = batch_of(*[(execute(number), [runtime("e", number, number + 1)]) for number in range(blocks)])
+    sizes = [len(piece) for piece in divide(batch, most)]
+    assert len(sizes) == -(-blocks // most)
+    assert max(sizes) - min(sizes) <= 1
+
+
 def test_a_batch_is_charged_for_all_that_it_holds() -> None:
     """Attributes of a stream or a block, and metadata, count: a spool's bound is one of memory."""
     bare = batch_of((execute(), [runtime("e", 0, 1)])).nbytes

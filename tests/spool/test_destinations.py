@@ -14,12 +14,13 @@ import pytest
 from support.spools import DAY_S, ROOMY, Watched, batch, emitted, positions
 
 from otel_bridge.errors import ConfigError
+from otel_bridge.model.destination import MAX_DESTINATIONS
 from otel_bridge.spool.books import Account
 from otel_bridge.spool.file import SpoolFile
 from otel_bridge.spool.opening import FILE_NAME
 from otel_bridge.spool.protocol import Awaited, Ended
 from otel_bridge.spool.room import Bounds
-from otel_bridge.spool.schema import CREATE, MAX_DESTINATIONS, bit
+from otel_bridge.spool.schema import CREATE, bit
 from otel_bridge.spool.sqlite import SqliteSpool
 
 Run = Callable[[Any], Any]

@@ -9,7 +9,11 @@ from otel_bridge.model.events import EventBatch
 
 def differences(a: EventBatch, b: EventBatch) -> list[str]:
     """Names of the fields in which two batches differ: values, order, dtype or shape. Empty: they are equal."""
-    return [field.name for field in fields(EventBatch) if not _equal(getattr(a, field.name), getattr(b, field.name))]
+    return [
+        field.name
+        for field in fields(EventBatch)
+        if field.compare and not _equal(getattr(a, field.name), getattr(b, field.name))
+    ]
 
 
 def equal_batches(a: EventBatch, b: EventBatch) -> bool:

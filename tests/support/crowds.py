@@ -16,6 +16,8 @@ from h2.config import H2Configuration
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """An empty SETTINGS frame: with it a connection of HTTP/2 is complete, and idle."""
+PATIENCE_S = 30.0
+"""How long a busy machine may take over what is waited for."""
 
 
 def address_of(where: str) -> tuple[str, int]:
@@ -92,14 +94,15 @@ def half_a_message(path: str, size: int) -> bytes:
 async def ended(reader: asyncio.StreamReader) -> bytes:
     """What came until the other side closed the connection."""
     with contextlib.suppress(ConnectionError):
-        return await asyncio.wait_for(reader.read(), 20)
+        return await asyncio.wait_for(reader.read(), PATIENCE_S)
     return b""
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """Wait until something holds that nothing tells of."""
-    while not holds():  # noqa: ASYNC110 - see above
-        await asyncio.sleep(0.01)
+    """Wait until something holds that nothing tells of. Raises `TimeoutError` where it does not come to hold."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.01)
 
 
 async def trickle(writer: asyncio.StreamWriter, byte: bytes) -> None:

@@ -52,6 +52,7 @@ from otel_bridge.spool.opening import Clocks
 from otel_bridge.spool.room import Bounds
 from otel_bridge.spool.sqlite import SqliteSpool
 from otel_bridge.v1 import mapping_pb2
+from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.entrance import Entrance
 from otel_bridge.wire.intake import Intake
 from otel_bridge.wire.repeats import Repeats
@@ -158,7 +159,8 @@ class Day:
             if sequence % 97 != 5:
                 body = request(sequence, BUILDS[sequence % len(BUILDS)]).SerializeToString()
                 self.sent[sequence] = self.loop.time()
-                assert (await self.intake.export_events(body, None)).accepted == EVENTS
+                answer = await self.intake.export_events(body, None)
+                assert pb.ExportEventsResponse.FromString(answer).accepted == EVENTS
             sequence += 1
             await asyncio.sleep(EVERY_S)
 

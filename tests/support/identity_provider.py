@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -39,11 +39,13 @@ class Place:
 
     answers   (status, body) for each of the next requests; then the provider's keys
     asked     how many requests there were
+    drip      how an answer begins that then comes byte by byte, and never ends; empty: answers come whole
     """
 
     url: str
     answers: deque[tuple[int, bytes]] = field(default_factory=deque)
     asked: int = 0
+    drip: bytes = b""
 
 
 class Provider:
@@ -109,11 +111,21 @@ class Provider:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 place.asked += 1
+                if place.drip:
+                    self._drip(place.drip)
+                    return
                 status, body = place.answers.popleft() if place.answers else (200, provider.key_set())
                 self.send_response(status)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
+
+            def _drip(self, start: bytes) -> None:
+                with suppress(OSError):  # until nobody reads any more
+                    self.wfile.write(start)
+                    while True:
+                        self.wfile.write(b"x")
+                        time.sleep(0.01)
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -5,8 +5,9 @@ Invariant: a request travels as bytes, as it would by gRPC: what is admitted has
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from support.scenes import NOON_NS, E, batch_of, execute
+from support.scenes import NOON_NS, STREAM, E, batch_of, delegated, execute, runtime
 
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.admission import Admitted, BuildOf, Receipt, Rules, admit_etdump, admit_events
@@ -31,6 +32,14 @@ def no_alias(_name: str, _version: str) -> str | None:
 def a_request(*events: E) -> pb.ExportEventsRequest:
     """One inference with these events."""
     return request_of(batch_of((execute(), events)))
+
+
+def an_inference(sequence: int, *, metadata_bytes: int = 0) -> pb.ExportEventsRequest:
+    """A request of two events, of an app called "app"."""
+    metadata = sequence.to_bytes(4, "big") * (metadata_bytes // 4)
+    stream = replace(STREAM, sequence=sequence, resource=(("service.name", "app"),))
+    events = [delegated("x", 0, 1, 2, metadata=metadata), runtime("Method::execute", 0, 5)]
+    return request_of(batch_of((execute(), events), stream=stream))
 
 
 def admitted(

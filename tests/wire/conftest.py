@@ -10,6 +10,7 @@ import grpc
 import httpx
 import pytest
 from starlette.applications import Starlette
+from support.crowds import PATIENCE_S
 from support.requests import ANYTHING
 from support.spools import emitted, outlet_of, spool_of
 
@@ -81,10 +82,11 @@ class Tally:
         self._changed.set()
 
     async def heard(self, outcome: str) -> None:
-        """Wait until a request ended so."""
-        while not self.outcomes[outcome]:
-            self._changed.clear()
-            await self._changed.wait()
+        """Wait until a request ended so. Raises `TimeoutError` where none does."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not self.outcomes[outcome]:
+                self._changed.clear()
+                await self._changed.wait()
 
 
 @dataclass
@@ -141,10 +143,19 @@ async def _opened(
     connections: ConnectionLimits = _CONNECTIONS,
     duplicates: int = 1000,
 ) -> AsyncIterator[Doors]:
+    async def list_missing(tenant: str) -> list[MissingMapping]:
+        return list(missing) if tenant == missing_tenant else []
+
+    async def uploaded() -> None:
+        """Nothing waits for it."""
+
+    async def metrics() -> bytes:
+        return b"a_metric 1\n"
+
     spool, tally, registry = spool_of(spool_bytes), Tally(), MemoryRegistry()
     repeats = Repeats(duplicates, 3600, spool, tally)
     intake = Intake(spool, ANYTHING, build_of or registry.build_of, tally, repeats, spend=spend)
-    mappings = Mappings(registry, lambda tenant: list(missing) if tenant == missing_tenant else [], lambda: None, quota_of)
+    mappings = Mappings(registry, list_missing, uploaded, quota_of)
     turnstile = Turnstile(limits, memory or Memory(0, lambda: None))
     way_in = WayIn(turnstile, Arrivals(body_timeout_s, turnstile, tally.request), tally.request)
     app = http_app(
@@ -153,7 +164,7 @@ async def _opened(
         limits=BodyLimits(limit_bytes, read_timeout_s, body_timeout_s),
         turnstile=turnstile,
         ready=lambda: Condition(doors.ready, {"spool": "ok"}),
-        metrics=lambda: b"a_metric 1\n",
+        metrics=metrics,
         count=tally.request,
         gate=gate,
     )

@@ -1,19 +1,22 @@
 """One connection over HTTP whose client does what no other does: it is bounded, or served all the same."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.crowds import PREFACE, ended, pipelined, post, until
+from support.crowds import PREFACE, ended, pipelined, post, trickle, until
 from support.http import DUMP, sent
 from support.requests import a_request
 from support.scenes import delegated
 
-from otel_bridge.wire.connections import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED, ConnectionLimits
+from otel_bridge.wire.connections import ConnectionLimits
 from otel_bridge.wire.exchange import IS_GONE
 from otel_bridge.wire.http_door import HttpDoor
+from otel_bridge.wire.http_protocol import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED
+from otel_bridge.wire.transport import PARTING_BYTES
 
 BODY = a_request(delegated("x", 0, 1, 2)).SerializeToString()
 CHUNKED = b"POST /nowhere HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -168,6 +171,57 @@ def test_a_body_that_was_not_asked_for(opened: Opened, run: Run) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("head", [b"connection: close", b"a: b\r\n" * MAX_HEADERS + b"a: b"], ids=["asked for", "no request"])
+def test_an_answer_before_the_rest(head: bytes, opened: Opened, run: Run) -> None:
+    """Who sends on after its last answer, read or not, gets it whole, and has its time: no reset takes it away."""
+
+    async def main() -> None:
+        async with opened() as doors:
+            request = b"POST /nowhere HTTP/1.1\r\nhost: a\r\ncontent-length: 100000000\r\n" + head + b"\r\n\r\n"
+            reader, writer = await sent(doors.http.address, request)
+            await until(lambda: reader._buffer)  # type: ignore[attr-defined]  # what has come and nobody has read
+            for _ in range(20):
+                writer.write(bytes(50_000))
+                await writer.drain()
+                await asyncio.sleep(0.01)
+            answer = await ended(reader)
+            assert answer.partition(b" ")[2].startswith((b"404 ", b"400 "))
+            assert answer.endswith((b"Not Found", b"is set"))
+            assert doors.http.connections == 1
+            writer.close()
+            await until(lambda: not doors.http.connections)
+
+    run(main())
+
+
+def test_a_client_that_never_ends(opened: Opened, run: Run) -> None:
+    """After its last answer it may send on for a time and so many bytes; then the connection ends."""
+    head = post("/nowhere", b"", connection="close").replace(b"length: 0", b"length: 100000000000")
+
+    async def main() -> None:
+        async with opened(connections=ConnectionLimits(body_s=0.5)) as doors:
+            reader, writer = await sent(doors.http.address, head)
+            trickling = asyncio.ensure_future(trickle(writer, b"x"))
+            assert await ended(reader)
+            await until(lambda: not doors.http.connections)
+            trickling.cancel()
+            writer.close()
+        async with opened() as doors:
+            reader, writer = await sent(doors.http.address, head)
+            written = 0
+            with contextlib.suppress(ConnectionError, RuntimeError):  # as uvloop says it
+                while written < 4 * PARTING_BYTES:
+                    writer.write(bytes(1 << 16))
+                    written += 1 << 16
+                    await writer.drain()
+                    await asyncio.sleep(0)
+            assert PARTING_BYTES < written < 2 * PARTING_BYTES  # what the system's buffers take in is among it
+            await until(lambda: not doors.http.connections)
+            writer.close()
+
+    run(main())
+
+
 @pytest.mark.parametrize(("kept_back", "closing"), [(1 << 16, ""), (1 << 30, ""), (1 << 30, "close")])
 def test_an_answer_that_nobody_reads(kept_back: int, closing: str, run: Run) -> None:
     """A connection whose client does not read its answer is closed, whoever holds it back; who reads it gets all of it."""
@@ -180,16 +234,18 @@ def test_an_answer_that_nobody_reads(kept_back: int, closing: str, run: Run) -> 
         await send({"type": "http.response.body", "body": bytes(size)})
 
     async def main() -> None:
-        door = HttpDoor(app, 5, ConnectionLimits(body_s=1.0, idle_s=1.0), lambda: None)
-        door.bind("127.0.0.1:0")
-        await door.start()
-        _, writer = await sent(door.address, b"GET / HTTP/1.1\r\nconnection: %b\r\n\r\n" % closing.encode())
-        await until(lambda: door.connections)
-        await until(lambda: not door.connections)
+        hasty, patient = (HttpDoor(app, 5, ConnectionLimits(body_s=each, idle_s=each), lambda: None) for each in (1.0, 20.0))
+        for door in (hasty, patient):
+            door.bind("127.0.0.1:0")
+            await door.start()
+        _, writer = await sent(hasty.address, b"GET / HTTP/1.1\r\nconnection: %b\r\n\r\n" % closing.encode())
+        await until(lambda: hasty.connections)
+        await until(lambda: not hasty.connections)
         writer.close()
-        reader, writer = await sent(door.address, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+        reader, writer = await sent(patient.address, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
         assert len(await ended(reader)) > size
         writer.close()
-        await door.stop()
+        for door in (hasty, patient):
+            await door.stop()
 
     run(main())

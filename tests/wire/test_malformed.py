@@ -122,7 +122,7 @@ def an_entry(**value: int | bytes) -> Break:
     """Lets event 2 go by an identifier of its own."""
 
     def damage(request: pb.ExportEventsRequest) -> None:
-        request.identifiers.add(**value)  # type: ignore[arg-type]  # one of two types, by the key
+        request.identifiers.add(**value)
         request.events.identifier[2] = len(request.identifiers) - 1
 
     return damage

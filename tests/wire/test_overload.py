@@ -11,7 +11,7 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
-from support.crowds import half_a_message, post, until
+from support.crowds import PATIENCE_S, half_a_message, post, until
 from support.http import DUMP, sent, the_fault
 from support.requests import a_request
 from support.scenes import delegated
@@ -109,8 +109,9 @@ def test_memory_runs_short(opened: Opened, run: Run) -> None:
             assert the_fault(await doors.client.post("/v1/etdump", content=DUMP), 503)["reason"] == "memory_limit"
             await health_pb2_grpc.HealthStub(doors.channel).Check(health_pb2.HealthCheckRequest())
             used[0] = 0
-            while (await doors.client.post("/v1/events", content=BODY)).status_code != 200:  # noqa: ASYNC110 - asks the bridge
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(PATIENCE_S):
+                while (await doors.client.post("/v1/events", content=BODY)).status_code != 200:  # noqa: ASYNC110 - asks the bridge
+                    await asyncio.sleep(0.01)
             writer.close()
 
     run(main())
@@ -120,11 +121,30 @@ def test_a_message_that_does_not_end(opened: Opened, run: Run) -> None:
     """A message over gRPC that is not there in time is turned away, counted, and leaves the turnstile."""
 
     async def main() -> None:
-        async with opened(body_timeout_s=0.2) as doors:
+        async with opened(body_timeout_s=1.0) as doors:
             calls = [await raw_call(doors.grpc.address) for _ in range(5)]
             await until(lambda: doors.tally.outcomes["body_stalled"] == 5)
             await until(lambda: not doors.turnstile.requests)
             assert (await ProfilingServiceStub(doors.channel).ExportEvents(REQUEST)).accepted == 1
+            for _, writer in calls:
+                writer.close()
+
+    run(main())
+
+
+def test_messages_that_keep_others_out(opened: Opened, run: Run) -> None:
+    """However long a message may take, where others wait for its place it has no longer than they have."""
+
+    async def main() -> None:
+        async with opened(limits=Limits(requests=2, wait_s=0.5), body_timeout_s=1000.0) as doors:
+            calls = [await raw_call(doors.grpc.address) for _ in range(2)]
+            await until(lambda: doors.turnstile.requests == 2)
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    with contextlib.suppress(grpc.aio.AioRpcError):  # it may be a moment too early
+                        await ProfilingServiceStub(doors.channel).ExportEvents(REQUEST)
+                        break
+            assert doors.tally.outcomes["body_stalled"] in {1, 2}
             for _, writer in calls:
                 writer.close()
 
@@ -217,9 +237,29 @@ def test_lookers_are_bounded(opened: Opened, run: Run, monkeypatch: pytest.Monke
                 each.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watching[0].read()
-            while True:
-                with contextlib.suppress(grpc.aio.AioRpcError):
-                    await health.Watch(health_pb2.HealthCheckRequest()).read()
-                    break
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    with contextlib.suppress(grpc.aio.AioRpcError):
+                        await health.Watch(health_pb2.HealthCheckRequest()).read()
+                        break
+
+    run(main())
+
+
+def test_checks_that_do_not_end(opened: Opened, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who begins to check health and does not end keeps nobody else from it: the oldest of these is told to come again."""
+    monkeypatch.setattr(lookers, "MAX_OPEN", 3)
+    half = half_a_message("/grpc.health.v1.Health/Check", 2000)
+
+    async def main() -> None:
+        async with opened() as doors:
+            health = health_pb2_grpc.HealthStub(doors.channel)
+            stuck = [await sent(doors.grpc.address, half) for _ in range(3)]
+            await until(lambda: doors.grpc._guards[-1]._open.total() == 3)
+            for _ in range(3):  # once one has made room there is room
+                await health.Check(health_pb2.HealthCheckRequest())
+            assert doors.tally.outcomes == {"overloaded": 1}
+            for _, writer in stuck:
+                writer.close()
 
     run(main())

@@ -99,7 +99,7 @@ def test_silence_is_bounded(opened: Opened, run: Run) -> None:
     """A stream on which nothing comes ends, with OK and every answer; so does one whose first message does not end."""
 
     async def main() -> None:
-        async with opened(connections=ConnectionLimits(idle_s=0.3)) as doors:
+        async with opened(connections=ConnectionLimits(idle_s=1.0)) as doors:
             call = ProfilingServiceStub(doors.channel).StreamEvents()
             for request in requests(3):
                 await call.write(request)
@@ -116,7 +116,7 @@ def test_silence_is_bounded(opened: Opened, run: Run) -> None:
 
 def test_silence_begins_where_there_is_room(opened: Opened, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream that the bridge reads no further, since enough of it is in work, is not silent: its time begins after that."""
-    idle_s = 0.5
+    idle_s = 1.0
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
