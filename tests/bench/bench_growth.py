@@ -26,6 +26,8 @@ ENTRIES = 1_000
 """Identifiers of each of many mappings."""
 GOALS = {"mappings": 1.3, "waiting": 1.2, "waiting on disk": 1.2}
 """Most that the largest may cost, over the smallest."""
+MOST_MIB = 400
+"""Resident, of a bridge all of whose models are in use in turn."""
 
 
 class Room:
@@ -68,7 +70,12 @@ def _mappings(room: Room, effort: Effort) -> list[Figure]:
     loaded = Bridge(f"{many} mappings", room.program("loaded"), files=files, running=1)
     figures = _take_turns("mappings", room, effort, {1: alone, many: loaded})
     running = Bridge(f"{many} mappings", room.program("running"), files=files, devices=many)
-    return figures + _take_turns("models running", room, effort, {1: alone, many: running})
+    requests = max(TURN_REQUESTS, -(-many // (ROUNDS + 1)))  # so that every model has had its turn
+    figures += _take_turns("models running", room, effort, {1: alone, many: running}, requests)
+    resident = running.program.rss_mib()
+    verdict = "met" if resident <= MOST_MIB else "NOT met"
+    print(f"    {many:,} models in use in turn: {resident:.0f} MiB resident   goal at most {MOST_MIB}: {verdict}")
+    return figures
 
 
 def _devices(room: Room, effort: Effort) -> list[Figure]:
