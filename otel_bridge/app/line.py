@@ -66,8 +66,9 @@ class Line:
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
             self._writer.write(frame("ask", number, question, argument))
-            if not (await asyncio.wait([answer], timeout=patience_s))[0]:  # and no `timeout`: a request may have no task
-                raise TimeoutError(f"no answer within {patience_s:g} s")
+            await asyncio.wait((answer,), timeout=patience_s)  # not `asyncio.timeout`: requests may begin without a task (eager.py)
+            if not answer.done():
+                raise TimeoutError
             return answer.result()
         finally:
             del self._asked[number]
