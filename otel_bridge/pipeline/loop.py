@@ -89,7 +89,7 @@ class Pipeline:
         """Always the same: the C library keeps what a thread frees for that thread (pipeline/memory.py)."""
 
     async def run(self, workers: int = 3) -> None:
-        """Work until the spool is closed and empty, once; of `workers` hauls of records one is resolved, the others are sent."""
+        """Work, once, until the spool is closed and empty; of `workers` hauls one is resolved, the others are sent."""
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(workers):
