@@ -66,8 +66,10 @@ class Line:
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
             self._writer.write(frame("ask", number, question, argument))
-            async with asyncio.timeout(patience_s):
-                return await answer
+            await asyncio.wait((answer,), timeout=patience_s)  # not `asyncio.timeout`: requests may begin without a task (eager.py)
+            if not answer.done():
+                raise TimeoutError
+            return answer.result()
         finally:
             del self._asked[number]
 

@@ -9,7 +9,7 @@ import click
 
 from otel_bridge.cli.open_files import OTHER_FILES, raise_open_files
 from otel_bridge.config.bridge import BridgeConfig
-from otel_bridge.pipeline.memory import keep_freed_memory
+from otel_bridge.pipeline.memory import keep_freed_memory, look_for_cycles_less
 from otel_bridge.telemetry.logs import configure
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def prepare(settings: BridgeConfig) -> None:
 
 async def live(bridge: "Bridge", stopping: asyncio.Event) -> None:
     """Let a bridge work that has started, until it is to stop, and stop it. Raises `ClickException` where it broke."""
+    look_for_cycles_less()
     ends = [asyncio.create_task(stopping.wait()), asyncio.create_task(bridge.wait_broken())]
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
