@@ -114,6 +114,7 @@ def test_distinct_metadata_are_read_as_columns() -> None:
     assert sum(any(each.key.endswith("metadata.cycles") for each in span.attributes) for span in spans) == 499
 
 
+@settings(max_examples=20)
 @given(st.permutations(range(30)))
 def test_a_table_says_the_same_in_any_order(order: list[int]) -> None:
     """Rows find their byte strings wherever these stand, side by side or not, and so if several rows share one."""
