@@ -66,7 +66,8 @@ class Line:
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
             self._writer.write(frame("ask", number, question, argument))
-            await asyncio.wait((answer,), timeout=patience_s)  # not `asyncio.timeout`: requests may begin without a task (eager.py)
+            # Not by `asyncio.timeout`: whoever asks may have no task of its own yet (wire/eager.py).
+            await asyncio.wait((answer,), timeout=patience_s)
             if not answer.done():
                 raise TimeoutError
             return answer.result()
