@@ -78,14 +78,12 @@ class Supervisor:
         self._config = config.model_copy(update={"server": server})
         self._table = _open_table(config)
         self._workers: dict[int, _Worker] = {}
-        self._ready = 0
-        self._fault = ""
         self._go = asyncio.Event()
         self._stopping = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
         """
-        Work until `stop`, or until no worker can.
+        Work until `stop`.
 
         Raises `ConfigError` where a worker cannot start, `WorkerEnded` where one did not end well when it was stopped.
         """
@@ -125,6 +123,7 @@ class Supervisor:
         while not condition() and not stop.is_set():
             for worker in self._workers.values():
                 if worker.process.returncode is not None:
+                    await worker.talking  # what it said last may not have been read yet
                     raise ConfigError(
                         worker.fault or f"worker {worker.number} has ended with {worker.process.returncode} as it started"
                     )
@@ -132,11 +131,16 @@ class Supervisor:
 
     async def _spawn(self, number: int) -> "_Worker":
         ours, theirs = socket.socketpair()
-        inherited = [theirs.fileno(), *([self._claim.fileno()] if self._claim else []), *([self._table] if self._table else [])]
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *self._command, str(theirs.fileno()), stdin=asyncio.subprocess.DEVNULL, pass_fds=inherited
-            )
+        shared = [self._claim.fileno() if self._claim is not None else None, self._table]
+        inherited = [theirs.fileno(), *(each for each in shared if each is not None)]
+        try:
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    *self._command, str(theirs.fileno()), stdin=asyncio.subprocess.DEVNULL, pass_fds=inherited
+                )
+        except BaseException:
+            ours.close()
+            raise
         worker = _Worker(number, process)
         worker.line = await Line.over(ours, lambda question, argument: self._answer(worker, question, argument))
         worker.talking = asyncio.create_task(worker.line.run())

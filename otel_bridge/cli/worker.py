@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 
@@ -53,8 +54,9 @@ async def _work(bridge: Bridge, crew: Crew, end: socket.socket) -> None:
     talking.add_done_callback(lambda _: stopping.set())  # the supervisor is gone
     going = asyncio.create_task(crew.line.ask("go", patience_s=None))
     await asyncio.wait([going, asyncio.create_task(stopping.wait())], return_when=asyncio.FIRST_COMPLETED)
-    if stopping.is_set():
+    if stopping.is_set() or going.exception() is not None:
         going.cancel()
+        await asyncio.gather(going, return_exceptions=True)
         await bridge.stop()
         return
     try:
@@ -63,5 +65,5 @@ async def _work(bridge: Bridge, crew: Crew, end: socket.socket) -> None:
         await crew.line.ask("fault", str(error))
         click.get_current_context().exit(1)
     crew.line.tell("open", None)
-    _log.info("worker %d is there", crew.number)
+    _log.info("worker %d is there, as process %d", crew.number, os.getpid())
     await live(bridge, stopping)

@@ -60,8 +60,7 @@ class Readings:
         layout_of, layouts = self._layouts(batch, found, templates, template, declared, of_tenants=(tenants, tenant))
         for index, layout in enumerate(layouts):
             entries = np.flatnonzero(layout_of == index)
-            payloads = map(batch.payloads.__getitem__, batch.metadata[found[entries]].tolist())
-            columns, good = layout.read(list(payloads))
+            columns, good = layout.read(_payloads_of(batch, found[entries]))
             if not good.any():
                 continue
             keys = [at.METADATA_PREFIX + key for key in layout.types]
@@ -108,8 +107,16 @@ class Readings:
             of_kind.append(-1 if layout is None else layouts.setdefault(layout, len(layouts)))
         layout_of = np.array(of_kind, np.int64)[kind]
         wanted = np.array([*(layout.size for layout in layouts), -1], np.int64)[layout_of]
-        size = np.array(list(map(len, batch.payloads)), np.int64)[batch.metadata[rows]]
+        size = np.fromiter(map(len, _payloads_of(batch, rows)), np.int64, len(rows))
         return np.where(size == wanted, layout_of, -1), list(layouts)
+
+
+def _payloads_of(batch: EventBatch, rows: NDArray[np.int64]) -> Sequence[bytes]:
+    """The byte strings of rows. Mostly they stand in the order of the rows, and are cut out at once."""
+    numbers = batch.metadata[rows]
+    if len(numbers) and (numbers[1:] - numbers[:-1] == 1).all():
+        return batch.payloads[numbers[0] : numbers[-1] + 1]
+    return list(map(batch.payloads.__getitem__, numbers.tolist()))
 
 
 def _tenants(batch: EventBatch, rows: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64]]:

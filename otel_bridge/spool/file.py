@@ -10,7 +10,6 @@ Invariants
 
 import sqlite3
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Self
 
 from otel_bridge.spool import arrivals
@@ -19,7 +18,7 @@ from otel_bridge.spool.arrivals import Arrival
 from otel_bridge.spool.books import Account, Books, Mark
 from otel_bridge.spool.held import Held, Shares, share_of, total
 from otel_bridge.spool.protocol import CORRUPT, REMOVED, Awaited, Ended, Seen
-from otel_bridge.spool.rows import Row, events_in
+from otel_bridge.spool.rows import Row, events_in, ranges_of
 from otel_bridge.spool.schema import ROW_COLUMNS, bit
 
 MAX_QUARANTINE_BYTES = 16 << 20
@@ -43,13 +42,13 @@ class SpoolFile:
         tables = ("records", "parked", "quarantine")
         self._next = 1 + max(self._value(f"SELECT coalesce(max(number), 0) FROM {table}") for table in tables)
         self._changes = connection.total_changes
-        self._noted_ns = 0
+        self._noted_ns: int | None = None
         self._all = 0
 
     @property
     def must_note_time(self) -> bool:
         """Whether the next commit is to say when it was."""
-        return self._clock.now_ns() - self._noted_ns > _NOTED_NS
+        return self._noted_ns is None or self._clock.now_ns() - self._noted_ns > _NOTED_NS
 
     def begin(self) -> None:
         """Begin a transaction, as the only writer. One call of `append` is one without it, unless the time must be noted."""
@@ -72,7 +71,7 @@ class SpoolFile:
             self._connection.execute("ROLLBACK").close()
         self._changes = self._connection.total_changes
         self._books.forget()
-        self._noted_ns = 0
+        self._noted_ns = None
 
     def note_time(self) -> None:
         """Write down when this was, for the age of what waits."""
@@ -244,7 +243,7 @@ class SpoolFile:
             self._connection.executemany(f"UPDATE {table} SET events = ? WHERE number = ?", changed)
 
     def _leave(self, destination: int, numbers: Sequence[int]) -> None:
-        mine, ranges = bit(destination), _ranges(numbers)
+        mine, ranges = bit(destination), ranges_of(numbers)
         rest = ""
         if self._all != mine:
             leave = f"UPDATE records SET pending = pending & {~mine} WHERE number BETWEEN ? AND ?"
@@ -285,12 +284,6 @@ class SpoolFile:
     def _value(self, query: str) -> int:
         (value,) = self._connection.execute(query).fetchone()
         return int(value)
-
-
-def _ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """First and last of each stretch of numbers that follow one another: a pass has mostly one."""
-    stretches = groupby(enumerate(sorted(numbers)), lambda place: place[1] - place[0])
-    return [(stretch[0][1], stretch[-1][1]) for stretch in (list(places) for _, places in stretches)]
 
 
 def _but_build() -> str:

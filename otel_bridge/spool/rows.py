@@ -1,7 +1,9 @@
-"""A record as it stands on disk, and what can be made of it."""
+"""Records as they stand on disk, and what can be made of them."""
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from otel_bridge.spool.encode import Undecodable, decode
 from otel_bridge.spool.protocol import Record
@@ -44,3 +46,9 @@ def record_of(row: Row) -> Record | str:
         return "count"
     record = Record(row.number, batch, row.has_waited)
     return record if row.build is None else record.bind(row.build)
+
+
+def ranges_of(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """First and last of each stretch of numbers that follow one another: a pass has mostly one."""
+    stretches = groupby(enumerate(sorted(numbers)), lambda place: place[1] - place[0])
+    return [(stretch[0][1], stretch[-1][1]) for stretch in (list(places) for _, places in stretches)]

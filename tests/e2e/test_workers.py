@@ -18,7 +18,7 @@ from support.lives import AWAY, EVENTS, request, trace_of
 from support.mappings import mapping_of
 from support.otlp_answers import TAKE
 from support.otlp_sink import OtlpSink
-from support.service import PROGRAM, Service, assert_books_kept, otel_bridge, running
+from support.service import ANY_PORT, PROGRAM, Service, assert_books_kept, otel_bridge, running
 
 from otel_bridge.app.crew import homes_in
 from otel_bridge.spool.inspection import Inspection, inspect
@@ -176,7 +176,15 @@ def test_a_second_bridge_is_refused(service: Service, folder: Path) -> None:
         assert words in same.stderr
 
 
-@pytest.mark.timeout(400)
+def test_a_setting_that_no_worker_can_obey(tmp_path: Path) -> None:
+    """It keeps the bridge from starting, and is told once, in the words of a bridge that is alone."""
+    arguments = ("serve", "--grpc", ANY_PORT, "--http", ANY_PORT, "--data-dir", tmp_path / "data", "--workers")
+    several, one = (otel_bridge(*arguments, count, OTEL_BRIDGE_METADATA__PARSERS="no.module:f") for count in (2, 1))
+    assert several.returncode == one.returncode == 1
+    assert several.stderr == one.stderr
+
+
+@pytest.mark.timeout(180)
 def test_a_worker_that_is_killed_comes_back(service: Service, sink: OtlpSink) -> None:
     """Under load: what was acknowledged arrives, copies are equal, and what is sent again is not accepted twice."""
     before = set(workers_of(service.process.pid))
@@ -210,7 +218,7 @@ def test_a_worker_that_is_killed_comes_back(service: Service, sink: OtlpSink) ->
     assert (len(after), len(after & before)) == (COUNT, COUNT - 1)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(180)
 def test_workers_end_without_their_supervisor_and_fewer_take_over(tmp_path: Path) -> None:
     """
     A kill of the supervisor leaves no worker behind, and the next start has what they had: with fewer workers, and with one.

@@ -1,17 +1,21 @@
 """Resolution is exact and total."""
 
+from collections.abc import Iterator, Sequence
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.mappings import capture, mappings
 
+from otel_bridge.backends.table import backend_of
 from otel_bridge.mapping.compiled import CompiledMethod, compile_mapping
 from otel_bridge.mapping.document import canonical, digest, encode
 from otel_bridge.mapping.etrecord import read_etrecord
+from otel_bridge.mapping.fingerprint import fingerprints
 from otel_bridge.mapping.identity import key_of
 from otel_bridge.mapping.resolve import Attribution, resolve
 from otel_bridge.model.events import NO_INSTRUCTION, EventKind, Identifier
-from otel_bridge.model.resolution import Status
+from otel_bridge.model.resolution import Resolution, Status
 from otel_bridge.v1 import mapping_pb2 as pb
 
 identifiers = st.one_of(st.integers(-(2**31), 2**31 - 1), st.text(max_size=8), st.integers(-3, 30).map(str))
@@ -129,6 +133,33 @@ def test_no_identifier_resolves_to_handles_that_its_own_entry_does_not_list(
             assert resolution.handles in listed
         else:
             assert resolution.handles == ()
+
+
+def answers(method: CompiledMethod, call: pb.Instruction) -> Iterator[tuple[Resolution, Sequence[int]]]:
+    """What an instruction and each entry of its map stand for, beside the handles that they list."""
+    yield method.call("DELEGATE_CALL" if call.delegate else "OPERATOR_CALL", call.id), call.handles
+    if backend_of(call.delegate).map_holds_handles:
+        for entry in call.entries:
+            yield method.resolve(call.id, key_of(entry)[1]), entry.handles
+
+
+@settings(max_examples=50)
+@given(mappings())
+def test_operators_are_those_that_the_instruction_lists_for_the_handles(mapping: pb.Mapping) -> None:
+    """For any mapping: in the order of handles, with the ids that they have in the whole method."""
+    mapping = canonical(mapping)
+    compiled = compile_mapping(digest(encode(mapping)), mapping)
+    for source in mapping.methods:
+        known = fingerprints(source)
+        for call in source.instructions:
+            nodes = {item.handle: [operator.node for operator in item.operators] for item in call.operators}
+            for resolution, handles in answers(compiled.methods[source.name], call):
+                ids = [each.id for handle in handles for each in known.get((call.id, handle), ())]
+                assert resolution.handles == tuple(handles)
+                assert [each.id for each in resolution.operators] == ids
+                assert [each.node for each in resolution.operators] == [
+                    node for handle in handles for node in nodes.get(handle, ())
+                ]
 
 
 def test_operators_are_those_of_the_identifiers_handles() -> None:

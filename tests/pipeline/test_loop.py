@@ -1,6 +1,7 @@
 """Each event that leaves the spool ends once."""
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -109,6 +110,59 @@ def test_a_large_batch_is_resolved_in_passes_of_bounded_size(run: Run) -> None:
     books = run(drain([large], BackEnd(), stages_with(kind=Watched)))
     assert books.emitted_events == sum(sizes) == len(large) > BATCH_EVENTS
     assert max(sizes) <= BATCH_EVENTS
+
+
+def test_what_comes_while_a_haul_is_resolved_is_the_next_haul(run: Run) -> None:
+    """All of it: had another worker taken the first record at once, that would have been a pass of its own."""
+    begun, go_on = threading.Event(), threading.Event()
+    sizes: list[int] = []
+
+    class Held(Stages):
+        """Stages that hold up the first pass."""
+
+        def run(self, batch: EventBatch) -> Scene:
+            """Note the size, and wait."""
+            sizes.append(len(batch))
+            begun.set()
+            go_on.wait()
+            return super().run(batch)
+
+    stages = stages_with(kind=Held)
+
+    async def feed() -> None:
+        spool = MemorySpool(10**9, NOTHING)
+        pipeline = Pipeline(outlet_of(spool), stages, BackEnd(), Books(), sift=everything, limit_bytes=10**6)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(pipeline.run())
+            await spool.append(inference(0))
+            await asyncio.to_thread(begun.wait)
+            for number in range(1, 6):
+                await spool.append(inference(number))
+                await asyncio.sleep(0)
+            go_on.set()
+            spool.close()
+
+    run(feed())
+    assert sizes == [4, 20]
+
+
+def test_a_haul_is_resolved_while_others_are_sent(run: Run) -> None:
+    """Two that a back end takes its time over do not hold up a third."""
+    stages = stages_with()
+
+    async def feed() -> int:
+        spool, back_end = MemorySpool(10**9, NOTHING), Stuck()
+        pipeline = Pipeline(outlet_of(spool), stages, back_end, Books(), sift=everything, limit_bytes=10**6)
+        running = asyncio.create_task(pipeline.run())
+        for number in range(3):
+            back_end.reached.clear()
+            await spool.append(inference(number))
+            await back_end.reached.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return len(back_end.taken)
+
+    assert run(feed()) == 3
 
 
 def test_the_inferences_of_an_apps_trace_are_one_request_over_all_passes(run: Run) -> None:

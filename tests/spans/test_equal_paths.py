@@ -59,6 +59,15 @@ def test_many_requests_in_a_pass_are_said_alike(parts: list[EventBatch]) -> None
     assert by_resource([build(scene)]) == by_resource(fast)
 
 
+@settings(deadline=None, max_examples=20)
+@given(st.lists(batches(), min_size=1, max_size=2))
+def test_outlines_of_faces_are_enough_to_write_spans(parts: list[EventBatch]) -> None:
+    """A service keeps no more of what spans say than their bytes, and reports keep all: both write the same."""
+    batch = concatenate(parts)
+    whole, outlined = (assemble(stages_with(FILE, whole_faces=kept).run(batch), 10**6) for kept in (True, False))
+    assert [each.data for each in outlined] == [each.data for each in whole]
+
+
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_captures_are_said_alike(capture: Path) -> None:
     """What a runtime logged, with its mapping and without, from devices with an anchor, without one and with other clocks."""

@@ -102,12 +102,13 @@ def stages_with(
     parsers: Sequence[str] = (),
     converters: Converters | None = None,
     kind: type[Stages] = Stages,
+    whole_faces: bool = True,
 ) -> Stages:
     """Stages whose registry holds these mappings."""
     registry = MemoryRegistry()
     for file in files:
         registry.put("", file)
-    return kind(CompiledMappings(registry, 1 << 20), Decoders(parsers), 1 << 20, converters)
+    return kind(CompiledMappings(registry, 1 << 20), Decoders(parsers), 1 << 20, converters, whole_faces=whole_faces)
 
 
 def spans_in(payloads: Sequence[Payload]) -> list[Span]:
