@@ -34,14 +34,14 @@ def keep_freed_memory() -> bool:
 
 
 def look_for_cycles_less() -> None:
-    """Let the interpreter collect less often, and leave out what is there now. To be called when the process begins to serve."""
+    """Let the interpreter collect less often, and leave out what is there now. To be called once, when all is started."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_OBJECTS_PER_LOOK)
 
 
 def give_back_memory() -> None:
-    """Let go of what only cycles hold, and ask the C library to give what it keeps to the kernel. Takes some milliseconds."""
+    """Let go of what only cycles hold, and ask the C library to give back what it keeps. Takes some milliseconds."""
     gc.collect()
     trim = _of_libc("malloc_trim")
     if trim is not None:

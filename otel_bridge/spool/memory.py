@@ -7,7 +7,7 @@ Invariant: the counts of events change together: whoever looks, from any thread,
 import asyncio
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -22,19 +22,21 @@ from otel_bridge.spool.room import check_room
 class _Stock:
     """Shared by the outlets: how many of them have a record, and the bytes of those that any has."""
 
-    holders: Counter[int] = field(default_factory=Counter)
+    holders: dict[int, int] = field(default_factory=dict)
     size_bytes: int = 0
     closed: bool = False
 
     def enter(self, record: Record) -> None:
-        if not self.holders[record.number]:
+        holders = self.holders.get(record.number, 0)
+        if not holders:
             self.size_bytes += record.batch.nbytes
-        self.holders[record.number] += 1
+        self.holders[record.number] = holders + 1
 
     def leave(self, record: Record) -> None:
-        self.holders[record.number] -= 1
-        if not self.holders[record.number]:
-            del self.holders[record.number]
+        holders = self.holders.pop(record.number) - 1
+        if holders:
+            self.holders[record.number] = holders
+        else:
             self.size_bytes -= record.batch.nbytes
 
 

@@ -92,7 +92,8 @@ def http_app(
         return json_reply(_counts(pb.UploadETDumpResponse.FromString(answer)))
 
     async def export(exchange: Exchange) -> Reply:
-        values(exchange.query, {})
+        if exchange.query:
+            values(exchange.query, {})
         if exchange.header(b"content-type").partition(";")[0].strip().lower() == JSON:
             raise MalformedRequest(f"header Content-Type: is {JSON}; send an ExportEventsRequest as {PROTOBUF}")
         body = await read(exchange)
@@ -141,8 +142,8 @@ class _App(Starlette):
 
     async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         """Answer a request; the server sends nothing else, neither lifespan nor WebSocket."""
-        app = self._direct.get((scope["method"], scope["path"]), super().__call__)
-        await app(scope, receive, send)
+        app = self._direct.get((scope["method"], scope["path"]))
+        await (app or super().__call__)(scope, receive, send)
 
 
 def _take_any(_start: bytes) -> None:

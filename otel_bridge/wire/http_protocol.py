@@ -11,6 +11,7 @@ Invariants
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -52,7 +53,8 @@ class Protocol(HttpToolsProtocol):
         self._is_whole = True
         self._bare_bytes = 0
         self._phase = ""
-        self._phase_end: asyncio.TimerHandle | None = None
+        self._phase_end_s = self._look_s = math.inf
+        self._looking: asyncio.TimerHandle | None = None
         self._unread_end: asyncio.TimerHandle | None = None
         self._next: tuple[RequestResponseCycle, Any] | None = None
         self._next_begin: asyncio.TimerHandle | None = None
@@ -73,7 +75,7 @@ class Protocol(HttpToolsProtocol):
         """Let go of everything."""
         super().connection_lost(exc)
         self._begin_next()  # to hear that it is over, and be counted
-        for timer in (self._phase_end, self._unread_end):
+        for timer in (self._looking, self._unread_end):
             if timer is not None:
                 timer.cancel()
         self._ended()
@@ -180,9 +182,13 @@ class Protocol(HttpToolsProtocol):
         """An answer that needed no body, or not all of it, leaves a rest; and the next request may have begun."""
         if self._parting.has_begun:
             return
-        super().on_response_complete()
+        # What uvicorn does here, but for its timer: `_mind_phase` has one for all of a connection.
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
         self._look_at_next()
-        self._unset_keepalive_if_required()
         if self.expect_100_continue and not self._is_whole and not self._is_under_way:
             self._parting.close()  # the body was not asked for: whether it comes is not known
         self._mind_phase()
@@ -217,11 +223,24 @@ class Protocol(HttpToolsProtocol):
         if phase == self._phase:
             return
         self._phase = phase
-        if self._phase_end is not None:
-            self._phase_end.cancel()
-        self._phase_end = self.loop.call_later(seconds, self._end) if seconds is not None else None
+        self._phase_end_s = self.loop.time() + seconds if seconds is not None else math.inf
+        if self._phase_end_s < self._look_s:
+            self._look_at(self._phase_end_s)
 
-    def _end(self) -> None:
+    def _look_at(self, when_s: float) -> None:
+        """One timer, that is set again when it is due: a connection that is busy sets none with each request."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self._look_s = when_s
+        self._looking = self.loop.call_at(when_s, self._look)
+
+    def _look(self) -> None:
+        self._look_s = math.inf
+        if self._phase_end_s == math.inf:
+            return
+        if self.loop.time() < self._phase_end_s:
+            self._look_at(self._phase_end_s)
+            return
         if self.transport.get_write_buffer_size():  # to close it would be to wait until the client has read that
             self.transport.abort()
         else:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from support.scenes import batches
 
 from otel_bridge.model.events import EventBatch
-from otel_bridge.model.stream import Clock
+from otel_bridge.model.stream import Anchor, Clock
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire import admission, blocks, shape
-from otel_bridge.wire.admission import Admitted, Receipt, Rules, admit_events
+from otel_bridge.wire.admission import EXECUTORCH_NS, Admitted, Receipt, Rules, admit_events
 from otel_bridge.wire.codec import request_of
 from otel_bridge.wire.frame import Frame
 
@@ -94,6 +94,24 @@ def test_a_known_shape_is_compared_with_the_tables_of_its_request(
     body = request(clock, name, metadata, number)
     for _ in range(2):
         assert admit(body).rejected == {reason: 1}
+
+
+def test_what_a_sender_says_anew_is_not_kept() -> None:
+    """Requests that differ in number and anchors are those of one sender; each has its own, and what it had before stands."""
+    forget()
+    made = pb.ExportEventsRequest()
+    made.stream.clocks.add(name=b"host")
+    made.stream.clocks.add(name=b"other")
+    streams = []
+    for number in range(1, 4):
+        made.stream.sequence = number
+        made.stream.clocks[0].anchor_ticks, made.stream.clocks[0].anchor_unix_ns = number, EXECUTORCH_NS + number
+        (stream,) = admit(made.SerializeToString()).batch.streams
+        streams.append(stream)
+    assert admission._known.cache_info().currsize == 1
+    assert [stream.sequence for stream in streams] == [1, 2, 3]
+    anchors = [Anchor(number, EXECUTORCH_NS + number) for number in range(1, 4)]
+    assert [[clock.anchor for clock in stream.clocks] for stream in streams] == [[each, None] for each in anchors]
 
 
 def test_columns_that_are_shared_cannot_be_written_to() -> None:
