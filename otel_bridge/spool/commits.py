@@ -28,7 +28,7 @@ from otel_bridge.spool.writer import Act, Answers, Told, Work, Writer
 OWED_S = 0.1
 """How long work that nobody awaits may wait for company."""
 
-COMPANY_S = 0.002
+COMPANY_S = 0.004
 """
 How long the next group gathers where the last one had company. A sync costs 0.2 to 0.3 ms of processor time whatever it is for,
 and where the disk is fast, most groups would else be of one request: the others come while it is on its way.
