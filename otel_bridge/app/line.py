@@ -66,10 +66,10 @@ class Line:
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
             self._writer.write(frame("ask", number, question, argument))
-            # Not by `asyncio.timeout`: whoever asks may have no task of its own yet (wire/eager.py).
+            # Not `asyncio.timeout`: requests may begin without a task (eager.py).
             await asyncio.wait((answer,), timeout=patience_s)
             if not answer.done():
-                raise TimeoutError
+                raise TimeoutError(f"no answer within {patience_s:g} s")
             return answer.result()
         finally:
             del self._asked[number]

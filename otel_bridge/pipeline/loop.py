@@ -12,6 +12,7 @@ Invariants
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import Protocol
 
@@ -84,12 +85,17 @@ class Pipeline:
         self._traces = traces
         self._turn = asyncio.Lock()
         """Whoever has it reads and resolves."""
+        self._thread = ThreadPoolExecutor(1, "resolve")
+        """Always the same: the C library keeps what a thread frees for that thread (pipeline/memory.py)."""
 
     async def run(self, workers: int = 3) -> None:
-        """Work until the spool is closed and empty; of `workers` hauls of records one is resolved, the others are sent."""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(workers):
-                group.create_task(self._work())
+        """Work, once, until the spool is closed and empty; of `workers` hauls one is resolved, the others are sent."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(self._work())
+        finally:
+            self._thread.shutdown(wait=False)
 
     async def _work(self) -> None:
         while True:
@@ -143,15 +149,16 @@ class Pipeline:
         return found.items()
 
     async def _resolve(self, batches: list[EventBatch], account: "_Account", taken: Taken) -> list[Payload]:
+        loop = asyncio.get_running_loop()
         try:
             with self._traces.step("resolve", {"otel_bridge.events": sum(map(len, batches))}):
-                return await asyncio.to_thread(self._payloads, batches, taken)
+                return await loop.run_in_executor(self._thread, self._payloads, batches, taken)
         except Exception:  # noqa: BLE001 - a fault in one batch must not cost its neighbours, or the service
             _log.exception("a pass over %d batches failed; they are processed one by one", len(batches))
         payloads = []
         for batch in batches:
             try:
-                payloads += await asyncio.to_thread(self._payloads, [batch], taken)
+                payloads += await loop.run_in_executor(self._thread, self._payloads, [batch], taken)
             except Exception:  # noqa: BLE001 - as above
                 _log.exception("a batch of %d events cannot be processed and is dropped", len(batch))
                 account.dropped(len(batch), "internal")

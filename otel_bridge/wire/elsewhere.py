@@ -21,6 +21,8 @@ from otel_bridge.errors import Unavailable
 from otel_bridge.wire.repeats import Name
 
 _ID_BYTES = 16
+_KEY_BYTES = 8
+"""Of these, of the key; the rest is of the digest."""
 _WAYS = 16
 """Entries of a row."""
 _IDS_BYTES = _WAYS * _ID_BYTES
@@ -52,8 +54,12 @@ class Owners:
         self._me = me
         self._now_ns = now_ns
 
-    def take(self, name: Name, instead_of: int | None = None) -> int:
-        """The worker that has a request: this one, if nobody had it before, or `instead_of` did."""
+    def take(self, name: Name, instead_of: int | None = None) -> tuple[int, bool]:
+        """
+        The worker that has a request: this one, if nobody had it before, or `instead_of` did.
+
+        And whether it is new under a stream and number that was used for another body.
+        """
         row, own = self._row_of(name), _id_of(name)
         with self._locked(row):
             start = row * _ROW_BYTES
@@ -61,27 +67,20 @@ class Owners:
             ids = self._table[start:times_at]
             times = _TIMES.unpack_from(self._table, times_at)
             at = _find(ids, own)
+            is_reused = at is None and _find(ids, own[:_KEY_BYTES]) is not None
             if at is None:
                 at = min(range(_WAYS), key=times.__getitem__)
             else:
                 owner: int = _OWNERS.unpack_from(self._table, owners_at)[at]
                 if owner not in (self._me, instead_of):
-                    return owner
+                    return owner, False
             self._table[start + at * _ID_BYTES : start + (at + 1) * _ID_BYTES] = own
             struct.pack_into("<q", self._table, times_at + 8 * at, self._now_ns())
             struct.pack_into("<H", self._table, owners_at + 2 * at, self._me)
-            return self._me
-
-    def has_other(self, name: Name) -> bool:
-        """Whether a request with the same stream and number, and another body, was taken."""
-        row, own = self._row_of(name), _id_of(name)
-        ids = self._table[row * _ROW_BYTES : row * _ROW_BYTES + _IDS_BYTES]
-        return own[:8] in ids and any(
-            ids[at : at + 8] == own[:8] and ids[at : at + _ID_BYTES] != own for at in range(0, _IDS_BYTES, _ID_BYTES)
-        )
+            return self._me, is_reused
 
     def _row_of(self, name: Name) -> int:
-        return int.from_bytes(name.key[8:], "little") % self._rows
+        return int.from_bytes(name.key[_KEY_BYTES:], "little") % self._rows
 
     @contextmanager
     def _locked(self, row: int) -> Iterator[None]:
@@ -110,13 +109,9 @@ class Elsewhere:
         """This worker has the request."""
         self._owners.take(name)
 
-    def has_other(self, name: Name) -> bool:
-        """Whether the name was used for another body."""
-        return self._owners.has_other(name)
-
-    async def answer_to(self, name: Name) -> bytes | None:
-        """What another worker answered; None: the request is this worker's. Raises `Unavailable`."""
-        owner = self._owners.take(name)
+    async def answer_to(self, name: Name) -> tuple[bytes | None, bool]:
+        """See `repeats.Elsewhere`."""
+        owner, is_reused = self._owners.take(name)
         while owner != self._me:
             try:
                 answer = await self._ask(owner, name)
@@ -127,14 +122,14 @@ class Elsewhere:
                     reason="worker_away",
                 ) from error
             if answer is not None:
-                return answer
-            owner = self._owners.take(name, instead_of=owner)
-        return None
+                return answer, False
+            owner, is_reused = self._owners.take(name, instead_of=owner)
+        return None, is_reused
 
 
 def _id_of(name: Name) -> bytes:
     """Halves of both; whoever is asked compares all."""
-    return name.key[:8] + name.digest[:8]
+    return name.key[:_KEY_BYTES] + name.digest[: _ID_BYTES - _KEY_BYTES]
 
 
 def _find(ids: bytes, own: bytes) -> int | None:

@@ -82,11 +82,12 @@ class Elsewhere(Protocol):
     def note(self, name: Name) -> None:
         """This worker has a request."""
 
-    def has_other(self, name: Name) -> bool:
-        """Whether a worker has taken another body under the name's stream and number."""
+    async def answer_to(self, name: Name) -> tuple[bytes | None, bool]:
+        """
+        What another worker answered to a request; None: none has it, and it is this worker's now.
 
-    async def answer_to(self, name: Name) -> bytes | None:
-        """What another worker answered to it; None: none has it, and it is this worker's now. Raises `Unavailable`."""
+        And whether any worker has taken another body under its stream and number before. Raises `Unavailable`.
+        """
 
 
 @dataclass(slots=True)  # as `Name`
@@ -157,8 +158,7 @@ class Repeats:
         if (known := self.find(name)) is not None:
             self._watch.duplicate()
             return known
-        beside = name.key in self._keeping or name.key in self._known
-        if beside or (self._elsewhere is not None and self._elsewhere.has_other(name)):
+        if self._elsewhere is None and (name.key in self._keeping or name.key in self._known):
             self._watch.sequence_reused()
         keeping = begin(self._kept(name, keep))
         if not isinstance(keeping, asyncio.Task):
@@ -179,9 +179,13 @@ class Repeats:
         return self.find(name)
 
     async def _kept(self, name: Name, keep: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
-        if self._elsewhere is not None and (answer := await self._elsewhere.answer_to(name)) is not None:
-            self._watch.duplicate()
-            return answer
+        if self._elsewhere is not None:
+            answer, is_reused = await self._elsewhere.answer_to(name)
+            if is_reused:
+                self._watch.sequence_reused()
+            if answer is not None:
+                self._watch.duplicate()
+                return answer
         return await keep()
 
     def _end(self, name: Name, ended: asyncio.Task[bytes]) -> None:

@@ -114,6 +114,19 @@ def test_distinct_metadata_are_read_as_columns() -> None:
     assert sum(any(each.key.endswith("metadata.cycles") for each in span.attributes) for span in spans) == 499
 
 
+@settings(max_examples=20)
+@given(st.permutations(range(30)))
+def test_a_table_says_the_same_in_any_order(order: list[int]) -> None:
+    """Rows find their byte strings wherever these stand, side by side or not, and so if several rows share one."""
+    said = [bytes([number % 30, 1, 0, 0, number % 30, 0, 0, 0]) for number in range(40)]
+    straight = batch("a", said)
+    number_of = {each: number for number, each in enumerate(order)}
+    column = np.array([number_of[number - 1] + 1 if number else 0 for number in straight.metadata.tolist()], np.uint32)
+    shuffled = replace(straight, metadata=column, payloads=(b"", *[straight.payloads[number + 1] for number in order]))
+    found = [assemble(stages_with(file_of("a")).run(each), 10**6) for each in (straight, shuffled)]
+    assert spans_in(found[0]) == spans_in(found[1])
+
+
 def test_sizes_are_those_of_what_is_written() -> None:
     """The limits of traces count metadata that are read together as they count others."""
     scene = stages_with(file_of("a")).run(batch("a", [bytes([number, 200, 0, number, 0, 0, 1, 0]) for number in range(200)]))

@@ -155,7 +155,8 @@ def test_another_body_under_the_same_number(run: Run) -> None:
             (one, _), (two, told) = crew(file, 2)
             await one.once(name(1), keeper(one, name(1), kept))
             await two.once(name(1, b"other"), keeper(two, name(1, b"other"), kept))
-            assert (len(kept), told.reused, told.duplicates) == (2, 1, 0)
+            assert await two.once(name(1, b"other"), keeper(two, name(1, b"other"), kept)) == b"yes"
+            assert (len(kept), told.reused, told.duplicates) == (2, 1, 1)
 
     run(send())
 
@@ -166,12 +167,14 @@ def test_a_full_row_forgets_its_oldest() -> None:
         now = iter(range(1, 1000))
         ours, theirs = Owners(file, 0, lambda: next(now)), Owners(file, 1, lambda: next(now))
         for number in range(16):
-            assert ours.take(name(number)) == 0
-        assert [theirs.take(name(number)) for number in range(16)] == [0] * 16
-        assert ours.take(name(0)) == 0
-        assert theirs.take(name(16)) == 1
-        assert theirs.take(name(0)) == 0
-        assert theirs.take(name(1)) == 1
-        assert theirs.take(name(3)) == 0
-        assert theirs.take(name(3), instead_of=0) == 1
-        assert ours.take(name(3), instead_of=2) == 1
+            assert ours.take(name(number)) == (0, False)
+        assert [theirs.take(name(number)) for number in range(16)] == [(0, False)] * 16
+        assert ours.take(name(0)) == (0, False)
+        assert theirs.take(name(16)) == (1, False)
+        assert theirs.take(name(0)) == (0, False)
+        assert theirs.take(name(1)) == (1, False)
+        assert theirs.take(name(3)) == (0, False)
+        assert theirs.take(name(3), instead_of=0) == (1, False)
+        assert ours.take(name(3), instead_of=2) == (1, False)
+        assert ours.take(name(3, b"other")) == (0, True)
+        assert ours.take(name(3, b"other")) == (0, False)
