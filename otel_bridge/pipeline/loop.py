@@ -31,7 +31,10 @@ from otel_bridge.telemetry.traces import SILENT, Traces
 _log = logging.getLogger(__name__)
 
 BATCH_EVENTS = 16_384
-"""Events that are resolved in one pass, at most: enough to spread what a pass costs however few it has, about a millisecond."""
+"""
+Events that are resolved in one pass, at most, unless one block has more: enough to spread what a pass costs however few it has,
+about a millisecond.
+"""
 
 
 class Ledger(Protocol):
