@@ -12,9 +12,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from support.mappings import mapping_of
 from support.scenes import NOON_NS, STREAM, batches, spans_in, stages_with
 
+from otel_bridge.clock.convert import settle
 from otel_bridge.etdump.read import read
 from otel_bridge.mapping.source import read_source
-from otel_bridge.model.events import EventBatch, concatenate
+from otel_bridge.model.events import EventBatch, concatenate, divide
 from otel_bridge.model.stream import Anchor, Clock
 from otel_bridge.spans.assemble import assemble
 from otel_bridge.spans.reference import build
@@ -86,6 +87,20 @@ def test_captures_are_said_alike(capture: Path) -> None:
     scene = stages.run(concatenate(parts))
     fast = [ExportTraceServiceRequest.FromString(payload.data) for payload in assemble(scene, 10**6)]
     assert by_resource([build(scene)]) == by_resource(fast)
+
+
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_inferences_of_a_capture_are_said_as_if_each_had_come_alone(capture: Path) -> None:
+    """They ran the same model, so they are resolved as one; what each says is found one by one as well, by other stages."""
+    file = read_source((capture.parent / "model.etrecord").read_bytes())
+    together, alone = stages_with(file), stages_with(file)
+    (build_id,) = (info.build_id for info in together._mappings._registry.page("", "", 2))
+    stream = replace(STREAM, build=build_id, clocks=(Clock(anchor=Anchor(0, NOON_NS)),))
+    batch = settle(read(capture.read_bytes(), stream).batch)
+    whole = spans_in(assemble(together.run(batch), 10**6))
+    single = [span for piece in divide(batch, 1) for span in spans_in(assemble(alone.run(piece), 10**6))]
+    assert len(divide(batch, 1)) == len(batch.blocks) > 1
+    assert sorted(map(encoded, whole)) == sorted(map(encoded, single))
 
 
 @settings(deadline=None)
