@@ -31,7 +31,7 @@ from otel_bridge.telemetry.traces import SILENT, Traces
 
 _log = logging.getLogger(__name__)
 
-_COMPILED_BYTES = 128 << 20
+_COMPILED_BYTES = 96 << 20
 
 
 class _Way:

@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from otel_bridge.spool.protocol import Seen
@@ -148,11 +149,12 @@ class Repeats:
 
     async def once(self, name: Name, keep: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
         """The answer to a request: that of an earlier attempt, or what comes of keeping it. Raises what `keep` raises."""
-        while (earlier := self._keeping.get(name.key, {}).get(name.digest)) is not None and not earlier.done():
+        while (earlier := self._keeping.get(name.key, {}).get(name.digest)) is not None:
             with contextlib.suppress(Exception):  # its own sender is told; this attempt is the first then
                 answer = await asyncio.shield(earlier)
                 self._watch.duplicate()
                 return answer
+            self._end(name, earlier)  # its callback may come later
         if (known := self.find(name)) is not None:
             self._watch.duplicate()
             return known
@@ -162,7 +164,7 @@ class Repeats:
         if not isinstance(keeping, asyncio.Task):
             return keeping
         self._keeping.setdefault(name.key, {})[name.digest] = keeping
-        keeping.add_done_callback(lambda ended: self._is_kept(name, ended))
+        keeping.add_done_callback(partial(self._end, name))
         try:
             return await asyncio.shield(keeping)
         except asyncio.CancelledError:
@@ -186,7 +188,8 @@ class Repeats:
                 return answer
         return await keep()
 
-    def _is_kept(self, name: Name, ended: asyncio.Task[bytes]) -> None:
+    def _end(self, name: Name, ended: asyncio.Task[bytes]) -> None:
+        """It is kept no more, or not at all."""
         beside = self._keeping.get(name.key, {})
         if beside.get(name.digest) is ended:  # an attempt that came between may have begun again
             del beside[name.digest]

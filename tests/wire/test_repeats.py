@@ -195,12 +195,32 @@ def test_an_attempt_at_the_moment_of_failure(run: Callable[..., Any]) -> None:
             return b"answer"
 
         async def fail() -> bytes:
+            await asyncio.sleep(0)
             second.append(asyncio.ensure_future(repeats.once(name(1), kept)))  # begins before the callbacks of this task
             raise SpoolFull("no room")
 
         with pytest.raises(SpoolFull):
             await repeats.once(name(1), fail)
         assert await second[0] == b"answer"
+
+    run(main())
+
+
+def test_an_attempt_at_the_moment_of_success(run: Callable[..., Any]) -> None:
+    """An attempt that comes when another has just been kept, and before anybody was told, is a duplicate: no other body."""
+
+    async def main() -> None:
+        told = Told()
+        repeats, second = Repeats(0, HOUR_S, Disk(), told), []  # which remembers nothing
+
+        async def keep() -> bytes:
+            await asyncio.sleep(0)
+            second.append(asyncio.ensure_future(repeats.once(name(1), keep)))  # begins before the callbacks of this task
+            return b"answer"
+
+        assert await repeats.once(name(1), keep) == b"answer"
+        assert await second[0] == b"answer"
+        assert told == {"duplicate": 1}
 
     run(main())
 
