@@ -11,6 +11,7 @@ Invariants
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
@@ -24,7 +25,7 @@ from otel_bridge.model.stream import trail
 from otel_bridge.pipeline.stages import Stages, count_by_status
 from otel_bridge.spans.assemble import Payload, assemble
 from otel_bridge.spans.cuts import count_cuts
-from otel_bridge.spans.fit import Taken, fit
+from otel_bridge.spans.fit import Taken, fit, sizes_of
 from otel_bridge.spool.protocol import Ended, Outlet, Record
 from otel_bridge.telemetry.traces import SILENT, Traces
 
@@ -35,6 +36,16 @@ BATCH_EVENTS = 16_384
 Events that are resolved in one pass, at most, unless one block has more: enough to spread what a pass costs however few it has,
 about a millisecond.
 """
+PASS_BYTES = 32 << 20
+"""Of the spans that a pass makes, about, at most, unless one block has more: what a map says of an event may take 30 KB."""
+
+
+class _TooMuch(Exception):
+    """The spans of a pass would take `times` as many bytes as `PASS_BYTES`, rounded up."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__(times)
+        self.times = times
 
 
 class Ledger(Protocol):
@@ -135,9 +146,25 @@ class Pipeline:
     async def _process(self, records: Sequence[Record], account: "_Account", turn: AsyncExitStack) -> None:
         taken: Taken = {}  # a request that takes several passes is one to the limits of traces
         whole = [await _settled(record.batch) for record in records]
-        passes = [(tenant, group) for tenant, batches in self._of_tenants(whole) for group in _passes(batches)]
-        for tenant, group in passes:
-            payloads = await self._resolve(group, account, taken)
+        passes = deque((tenant, group) for tenant, batches in self._of_tenants(whole) for group in _passes(batches))
+        while passes:
+            tenant, group = passes.popleft()
+            try:
+                payloads = await self._resolve(group, taken)
+            except _TooMuch as much:
+                most = max(sum(map(len, group)) // much.times, 1)
+                group = [await _settled(batch, most) for batch in group]
+                whole += group  # `taken` knows streams by their `id`
+                passes.extendleft((tenant, part) for part in reversed(list(_passes(group, most))))
+                continue
+            except Exception:  # noqa: BLE001 - a fault in one batch must not cost its neighbours, or the service
+                if len(group) > 1:
+                    _log.exception("a pass over %d batches failed; they are processed one by one", len(group))
+                    passes.extendleft((tenant, [batch]) for batch in reversed(group))
+                else:
+                    _log.exception("a batch of %d events cannot be processed and is dropped", len(group[0]))
+                    account.dropped(len(group[0]), "internal")
+                continue
             await turn.aclose()  # before the first is sent: a tenant or a large request that takes long holds up no other haul
             for payload in payloads:
                 await self._deliver(payload, tenant, account)
@@ -150,24 +177,15 @@ class Pipeline:
             found.setdefault(batch.streams[0].tenant, []).append(batch)  # a record is one request
         return found.items()
 
-    async def _resolve(self, batches: list[EventBatch], account: "_Account", taken: Taken) -> list[Payload]:
+    async def _resolve(self, batches: list[EventBatch], taken: Taken) -> list[Payload]:
         loop = asyncio.get_running_loop()
-        try:
-            with self._traces.step("resolve", {"otel_bridge.events": sum(map(len, batches))}):
-                return await loop.run_in_executor(self._thread, self._payloads, batches, taken)
-        except Exception:  # noqa: BLE001 - a fault in one batch must not cost its neighbours, or the service
-            _log.exception("a pass over %d batches failed; they are processed one by one", len(batches))
-        payloads = []
-        for batch in batches:
-            try:
-                payloads += await loop.run_in_executor(self._thread, self._payloads, [batch], taken)
-            except Exception:  # noqa: BLE001 - as above
-                _log.exception("a batch of %d events cannot be processed and is dropped", len(batch))
-                account.dropped(len(batch), "internal")
-        return payloads
+        with self._traces.step("resolve", {"otel_bridge.events": sum(map(len, batches))}):
+            return await loop.run_in_executor(self._thread, self._payloads, batches, taken)
 
     def _payloads(self, batches: list[EventBatch], taken: Taken) -> list[Payload]:
         scene = self._stages.run(concatenate(batches))
+        if min(len(scene.batch.blocks), len(scene.batch)) > 1 and (size := int(sizes_of(scene).sum())) > PASS_BYTES:
+            raise _TooMuch(-(-size // PASS_BYTES))
         after = taken.copy()
         fitting = fit(scene, after)
         payloads = assemble(fitting, self._limit_bytes)
@@ -225,18 +243,20 @@ def _events(records: Sequence[Record]) -> int:
     return sum(len(record.batch) for record in records)
 
 
-async def _settled(batch: EventBatch) -> EventBatch:
+async def _settled(batch: EventBatch, most: int = BATCH_EVENTS) -> EventBatch:
     """A batch that takes several passes is placed in time as a whole, so that its pieces do not lie on top of each other."""
-    return batch if len(batch) <= BATCH_EVENTS else await asyncio.to_thread(settle, batch)
+    if len(batch) <= most or batch.streams[0].settled:  # a record is one request
+        return batch
+    return await asyncio.to_thread(settle, batch)
 
 
-def _passes(batches: list[EventBatch]) -> Iterator[list[EventBatch]]:
-    """Batches in groups of about `BATCH_EVENTS`; a larger one is divided, so that a pass has a bound whatever was sent."""
+def _passes(batches: list[EventBatch], most: int = BATCH_EVENTS) -> Iterator[list[EventBatch]]:
+    """Batches in groups of at most `most` events; a larger one is divided, so that a pass has a bound whatever was sent."""
     group: list[EventBatch] = []
     events = 0
     for batch in batches:
-        for piece in divide(batch, BATCH_EVENTS):
-            if group and events + len(piece) > BATCH_EVENTS:
+        for piece in divide(batch, most):
+            if group and events + len(piece) > most:
                 yield group
                 group, events = [], 0
             group.append(piece)

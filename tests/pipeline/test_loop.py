@@ -2,25 +2,22 @@
 
 import asyncio
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from support.pipelines import BackEnd, Books, Stuck, everything
-from support.scenes import NOON_NS, STREAM, batch_of, batches, call, delegated, execute, runtime, spans_in, stages_with
+from support.pipelines import BackEnd, Books, Stuck, drain, everything, inference
+from support.scenes import STREAM, batch_of, batches, delegated, execute, runtime, spans_in, stages_with
 from support.spools import NOTHING, outlet_of
 
 from otel_bridge.errors import BackEndUnavailable, ExportRejected
 from otel_bridge.export.protocol import Sent
-from otel_bridge.model.events import EventBatch, TraceContext, concatenate
-from otel_bridge.model.stream import Clock
-from otel_bridge.pipeline.loop import BATCH_EVENTS, Pipeline
+from otel_bridge.model.events import EventBatch
+from otel_bridge.pipeline.loop import Pipeline
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spans import attributes as at
 from otel_bridge.spans.assemble import Payload
@@ -29,26 +26,6 @@ from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.spool.protocol import Record
 
 Run = Callable[[Any], Any]
-
-
-def inference(position: int, events: int = 4) -> EventBatch:
-    """A batch of one inference."""
-    calls = [call("OPERATOR_CALL", n, n, n + 1) for n in range(events - 1)]
-    return batch_of((execute(position), [*calls, runtime("Method::execute", 0, 99)]))
-
-
-async def drain(
-    batches: list[EventBatch], back_end: BackEnd, stages: Stages, limit: int = 10**6, *, by_tenant: bool = False
-) -> Books:
-    """Run a pipeline over the batches until nothing is left."""
-    books = Books()
-    spool = MemorySpool(10**9, NOTHING)
-    for batch in batches:
-        await spool.append(batch)
-    spool.close()
-    await Pipeline(outlet_of(spool), stages, back_end, books, sift=everything, limit_bytes=limit, by_tenant=by_tenant).run()
-    assert outlet_of(spool).events == 0
-    return books
 
 
 def test_events_that_the_back_end_takes_are_emitted(run: Run) -> None:
@@ -90,26 +67,6 @@ def test_an_exporter_that_breaks_its_promise_does_not_stop_the_pipeline(run: Run
     assert books.emitted_events + books.drops["internal"] == 8
     assert 0 < books.drops["internal"] < 8
     assert "the exporter failed" in caplog.text
-
-
-def test_a_large_batch_is_resolved_in_passes_of_bounded_size(run: Run) -> None:
-    """A request of any size takes the memory of one pass at a time, cut between inferences."""
-    sizes: list[int] = []
-
-    class Watched(Stages):
-        """Stages that note how much they are given."""
-
-        def run(self, batch: EventBatch) -> Scene:
-            """Note the size."""
-            sizes.append(len(batch))
-            return super().run(batch)
-
-    large = concatenate([inference(n, 50) for n in range(500)])
-    blocks = tuple(replace(block, stream=0) for block in large.blocks)
-    large = replace(large, streams=large.streams[:1], blocks=blocks)
-    books = run(drain([large], BackEnd(), stages_with(kind=Watched)))
-    assert books.emitted_events == sum(sizes) == len(large) > BATCH_EVENTS
-    assert max(sizes) <= BATCH_EVENTS
 
 
 def test_what_comes_while_a_haul_is_resolved_is_the_next_haul(run: Run) -> None:
@@ -185,21 +142,6 @@ def test_a_tenant_that_is_sent_slowly_holds_up_nobody(run: Run) -> None:
         return len(back_end.taken)
 
     assert run(feed()) == 2
-
-
-def test_the_inferences_of_an_apps_trace_are_one_request_over_all_passes(run: Run) -> None:
-    """Of 20,000 events in the trace of the app, not more than a trace may have stay there, and all are emitted."""
-    large = concatenate([inference(n, 50) for n in range(400)])
-    context = TraceContext(b"t" * 16, b"s" * 8, 1)
-    blocks = tuple(replace(block, stream=0, context=context) for block in large.blocks)
-    back_end = BackEnd()
-    books = run(drain([replace(large, streams=large.streams[:1], blocks=blocks)], back_end, stages_with()))
-    spans = spans_in([Payload(data, 0, 0) for data in back_end.taken])
-    sizes = Counter(span.trace_id for span in spans)
-    assert (books.emitted_events, len(spans)) == (20_000, 20_000)
-    assert len(large) > BATCH_EVENTS
-    assert sizes.pop(context.trace_id) == 5_000
-    assert set(sizes.values()) == {50}
 
 
 def test_cut_texts_are_told(run: Run) -> None:
@@ -286,14 +228,3 @@ def test_the_books_balance(parts: list[EventBatch], limit: int, data: st.DataObj
     with asyncio.Runner() as runner:
         books = runner.run(drain(parts, BackEnd(*script), stages_with(), limit))
     assert sum(map(len, parts)) == books.emitted_events + books.drops.total()
-
-
-def test_the_passes_of_a_request_do_not_lie_on_top_of_each_other(run: Run) -> None:
-    """Without an anchor the last event of the request ends at receipt, not the last of each pass."""
-    stream = replace(STREAM, clocks=(Clock(),))
-    blocks = [(execute(n), [runtime("Method::execute", 1_000 * n, 1_000 * n + 500)]) for n in range(BATCH_EVENTS + 10)]
-    back_end = BackEnd()
-    run(drain([batch_of(*blocks, stream=stream)], back_end, stages_with()))
-    starts = sorted(span.start_time_unix_nano for span in spans_in([Payload(data, 0, 0) for data in back_end.taken]))
-    assert {later - earlier for earlier, later in pairwise(starts)} == {1_000}
-    assert starts[-1] == NOON_NS - 500

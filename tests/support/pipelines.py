@@ -5,7 +5,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from support.scenes import batch_of, call, execute, runtime
+from support.spools import NOTHING, outlet_of
+
 from otel_bridge.export.protocol import Sent
+from otel_bridge.model.events import EventBatch
+from otel_bridge.pipeline.loop import Pipeline
+from otel_bridge.pipeline.stages import Stages
+from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.spool.protocol import Record
 
 
@@ -76,3 +83,23 @@ class Stuck(BackEnd):
 async def everything(records: Sequence[Record]) -> list[Record]:
     """No record waits."""
     return list(records)
+
+
+def inference(position: int, events: int = 4) -> EventBatch:
+    """A batch of one inference."""
+    calls = [call("OPERATOR_CALL", n, n, n + 1) for n in range(events - 1)]
+    return batch_of((execute(position), [*calls, runtime("Method::execute", 0, 99)]))
+
+
+async def drain(
+    batches: list[EventBatch], back_end: BackEnd, stages: Stages, limit: int = 10**6, *, by_tenant: bool = False
+) -> Books:
+    """Run a pipeline over the batches until nothing is left."""
+    books = Books()
+    spool = MemorySpool(10**9, NOTHING)
+    for batch in batches:
+        await spool.append(batch)
+    spool.close()
+    await Pipeline(outlet_of(spool), stages, back_end, books, sift=everything, limit_bytes=limit, by_tenant=by_tenant).run()
+    assert outlet_of(spool).events == 0
+    return books
