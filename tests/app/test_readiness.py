@@ -227,7 +227,7 @@ def test_workers_are_ready_together(run: Callable[..., Any]) -> None:
         await told(seen)
         assert readiness.condition() == full
         said.clear()
-        while readiness.condition() == full:
+        while readiness.condition() == full:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
         assert readiness.condition().lines()[:2] == ["not ready", f"bridge: {SILENT.parts['bridge']}"]
         readiness.stage = "stopping"
