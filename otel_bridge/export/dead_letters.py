@@ -48,9 +48,10 @@ def move_letters(source: Path, target: Path) -> None:
             remove_halves(directory)
             for path in paths_in(directory):
                 move_letter(path, into)
-            directory.rmdir()
         except OSError as error:
             raise ConfigError(f"the dead letters in {directory} cannot be moved to {into}: {error.strerror}") from error
+        with suppress(OSError):  # what is no letter stays, for people
+            directory.rmdir()
 
 
 class Watch(Protocol):

@@ -51,7 +51,8 @@ def adopt(directory: Path, left: Path, destinations: Sequence[str], watch: Watch
         path.unlink()
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(
-            f"the spool {path} cannot be taken over by {directory / FILE_NAME}: {error}; see to the disk"
+            f"the spool {path} cannot be taken over by {directory / FILE_NAME}: {error}; see to the disk, and end what else "
+            "has either open"
         ) from error
     events = sum(each.here for each in theirs.accounts)
     _log.info("the spool %s was taken over, with %d events for %d destinations", path, events, len(theirs.accounts))

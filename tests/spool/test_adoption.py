@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from support.spools import DAY_S, ROOMY, Watched, batch, emitted, positions
 
+from otel_bridge.errors import ConfigError
 from otel_bridge.spool.adoption import adopt
 from otel_bridge.spool.inspection import Inspection, inspect, summed
 from otel_bridge.spool.opening import FILE_NAME, Clocks
@@ -131,6 +132,7 @@ def stop(statement):
 
 def traced(*arguments, connect=sqlite3.connect, **options):
     connection = connect(*arguments, **options)
+    connection.execute("PRAGMA cache_size = 1").close()  # so that some of the move is in the file before its commit
     connection.set_trace_callback(stop)
     return connection
 
@@ -158,6 +160,9 @@ def test_a_kill_leaves_each_record_once(run: Run, tmp_path: Path, at: str) -> No
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL
+    if at == "DELETE FROM theirs.drops":  # on the way
+        with pytest.raises(ConfigError, match="cannot be read"):
+            inspect(ours)
     watched = Watched()
     adopt(ours, theirs, [*OURS, "late"], watched)
     assert told(inspect(ours)) == before
