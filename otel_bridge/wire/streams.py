@@ -120,8 +120,6 @@ class _Stream:
             raise
         except Exception as error:  # noqa: BLE001 - each error has its row in the table
             with contextlib.suppress(grpc.aio.UsageError):  # it was ended for short memory while this was in work (call.py)
-                if isinstance(error, Disconnected):
-                    await self._context.abort(_LATE, "nobody waits any more; the request was not kept")
                 await abort(self._context, error)
         finally:
             self._watching.cancel()
