@@ -131,7 +131,7 @@ async def abort(context: Context, error: Exception) -> NoReturn:
     """
     End a call with what the table of status.py has for the error.
 
-    Not to be called in a frame that holds the body: cycles are looked for only now and then (pipeline/memory.py).
+    Not to be called in a frame that holds the body, or a task that does: cycles are looked for only now and then (pipeline/memory.py).
     """
     if isinstance(error, Disconnected):
         code, message, details = grpc.StatusCode.DEADLINE_EXCEEDED, "nobody waits any more; the request was not kept", b""
