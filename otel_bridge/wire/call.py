@@ -131,7 +131,8 @@ async def abort(context: Context, error: Exception) -> NoReturn:
     """
     End a call with what the table of status.py has for the error.
 
-    Not to be called in a frame that holds the body, or a task that does: cycles are looked for only now and then (pipeline/memory.py).
+    Not to be called in a frame that holds the body, or a task that does: cycles are looked for only now and then
+    (pipeline/memory.py).
     """
     if isinstance(error, Disconnected):
         code, message, details = grpc.StatusCode.DEADLINE_EXCEEDED, "nobody waits any more; the request was not kept", b""
@@ -146,7 +147,7 @@ async def abort(context: Context, error: Exception) -> NoReturn:
 
 def _forget_frames(error: BaseException | None) -> None:
     """grpc.aio leaves each call that is aborted in a cycle with the error, and so with frames that hold the body."""
-    while error is not None:
+    while error is not None and error.__traceback__ is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
 
