@@ -85,7 +85,7 @@ class Inspection:
     file_bytes    of the database; log_bytes of the write-ahead log beside it
     quarantine    damaged records by how they are damaged
     seen          requests that are remembered, in case they are sent again
-    noted_ns      wall clock of the last commit, since 1970; 0: there was none
+    noted_ns      wall clock of the last commit, to a second, since 1970; 0: there was none
     """
 
     path: Path
