@@ -5,8 +5,8 @@ Invariants
 * Each event that leaves the spool ends once: emitted, or dropped with a reason. `Ledger` and the spool's books are told how.
 * What is on its way when the time to stop is up stays in a durable spool, for the next start; else it is dropped.
 * A batch that cannot be processed costs itself: its neighbours are processed one by one.
-* Resolving runs in one thread, so the event loop goes on taking requests, and no two fight for the interpreter. The next haul is
-  read when a pass of the last one is resolved: earlier, each would find half of what waits. Meanwhile others are sent.
+* Resolving runs in a thread, and in one, so the event loop goes on taking requests and no two fight for the interpreter. A haul
+  is read when a pass of the one before is resolved: earlier, each would find half of what waits. Meanwhile others are sent.
 """
 
 import asyncio
@@ -31,7 +31,10 @@ from otel_bridge.telemetry.traces import SILENT, Traces
 _log = logging.getLogger(__name__)
 
 BATCH_EVENTS = 16_384
-"""Events that are resolved in one pass, at most: enough to spread what a pass costs however few it has, about a millisecond."""
+"""
+Events that are resolved in one pass, at most, unless one block has more: enough to spread what a pass costs however few it has,
+about a millisecond.
+"""
 
 
 class Ledger(Protocol):
