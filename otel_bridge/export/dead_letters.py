@@ -39,7 +39,7 @@ def directory_of(data_dir: Path, destination: str) -> Path:
 
 
 def move_letters(source: Path, target: Path) -> None:
-    """Move the letters of all destinations from one home to another. Raises `ConfigError`."""
+    """Move the letters of all destinations from one home to another; other files stay. Raises `ConfigError`."""
     whole = source / DIRECTORY
     for directory in [each for each in (*whole.glob("*"), whole) if each.is_dir()]:
         into = target / directory.relative_to(source)
@@ -49,8 +49,10 @@ def move_letters(source: Path, target: Path) -> None:
             for path in paths_in(directory):
                 move_letter(path, into)
         except OSError as error:
-            raise ConfigError(f"the dead letters in {directory} cannot be moved to {into}: {error.strerror}") from error
-        with suppress(OSError):  # what is no letter stays, for people
+            raise ConfigError(
+                f"the dead letters in {directory} cannot be moved to {into}: {error.strerror}; let the bridge write to both"
+            ) from error
+        with suppress(OSError):  # what is no letter is for people
             directory.rmdir()
 
 

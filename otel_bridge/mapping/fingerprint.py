@@ -21,6 +21,8 @@ from functools import lru_cache
 from otel_bridge.v1 import mapping_pb2 as pb
 
 _DIGITS = 16
+_REMEMBERED, _REMEMBERED_CHARACTERS = 8192, 512
+"""Ids that are remembered, and the longest path and target of one, together: usually some 2 MB, at most about 20."""
 _Kind = tuple[str, str]
 _Node = tuple[int, str]
 
@@ -92,9 +94,15 @@ def _numbered(of_kind: Iterable[tuple[int, int, int, str]]) -> dict[_Node, int]:
     return {(handle, node): ordinal for ordinal, (handle, _, node) in enumerate(in_graph_order)}
 
 
-@lru_cache(maxsize=8192)
 def id_of(module_path: str, target: str, ordinal: int) -> str:
     """`Fingerprint.id` of an operator, remembered: builds of a model have most of their operators in common."""
+    if len(module_path) + len(target) > _REMEMBERED_CHARACTERS:
+        return Fingerprint(module_path, target, ordinal).id
+    return _remembered_id(module_path, target, ordinal)
+
+
+@lru_cache(_REMEMBERED)
+def _remembered_id(module_path: str, target: str, ordinal: int) -> str:
     return Fingerprint(module_path, target, ordinal).id
 
 

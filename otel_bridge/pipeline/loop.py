@@ -5,8 +5,8 @@ Invariants
 * Each event that leaves the spool ends once: emitted, or dropped with a reason. `Ledger` and the spool's books are told how.
 * What is on its way when the time to stop is up stays in a durable spool, for the next start; else it is dropped.
 * A batch that cannot be processed costs itself: its neighbours are processed one by one.
-* Resolving runs in a thread, so the event loop goes on taking requests. One haul at a time is read and resolved: two threads
-  would fight for the interpreter, and each would find half of what waits. Meanwhile others are sent.
+* Resolving runs in a thread, and in one, so the event loop goes on taking requests and no two fight for the interpreter. A haul
+  is read when a pass of the one before is resolved: earlier, each would find half of what waits. Meanwhile others are sent.
 """
 
 import asyncio
@@ -31,7 +31,10 @@ from otel_bridge.telemetry.traces import SILENT, Traces
 _log = logging.getLogger(__name__)
 
 BATCH_EVENTS = 16_384
-"""Events that are resolved in one pass, at most: enough to spread what a pass costs however few it has, about a millisecond."""
+"""
+Events that are resolved in one pass, at most, unless one block has more: enough to spread what a pass costs however few it has,
+about a millisecond.
+"""
 
 
 class Ledger(Protocol):
@@ -84,7 +87,7 @@ class Pipeline:
         self._by_tenant = by_tenant
         self._traces = traces
         self._turn = asyncio.Lock()
-        """Whoever has it reads and resolves."""
+        """Whoever has it reads, and resolves a first pass."""
         self._thread = ThreadPoolExecutor(1, "resolve")
         """Always the same: the C library keeps what a thread frees for that thread (pipeline/memory.py)."""
 
@@ -107,7 +110,7 @@ class Pipeline:
                 await self._end(read, turn)
 
     async def _end(self, read: Sequence[Record], turn: AsyncExitStack) -> None:
-        """See to it that records end, and tell the outlet how; `turn` is given up once all of them are resolved."""
+        """See to it that records end, and tell the outlet how; `turn` is given up before anything is sent."""
         records = read
         account = _Account(self._ledger, _events(read))
         try:
@@ -133,10 +136,9 @@ class Pipeline:
         taken: Taken = {}  # a request that takes several passes is one to the limits of traces
         whole = [await _settled(record.batch) for record in records]
         passes = [(tenant, group) for tenant, batches in self._of_tenants(whole) for group in _passes(batches)]
-        for number, (tenant, group) in enumerate(passes, 1):
+        for tenant, group in passes:
             payloads = await self._resolve(group, account, taken)
-            if number == len(passes):
-                await turn.aclose()
+            await turn.aclose()  # before the first is sent: a tenant or a large request that takes long holds up no other haul
             for payload in payloads:
                 await self._deliver(payload, tenant, account)
 

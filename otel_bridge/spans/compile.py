@@ -63,7 +63,7 @@ class Templates:
         self._not_kept = 0
         self._known: OrderedDict[Key, Template] = OrderedDict()
         self._equal: dict[bytes, Template] = {}
-        """By their text, of those in `_known`; texts of two faces may be equal, then the second is not among them."""
+        """By their bytes, of those in `_known`; of templates that are written alike and differ, one at most is here."""
 
     def get(self, key: Key, describe: Callable[[], Face]) -> Template:
         """The template of a key; `describe` gives its face at first use."""
@@ -93,7 +93,7 @@ class Templates:
         if not self._whole_faces:
             made.face = outline(made.face)
         equal = self._equal.get(made.encoded, made)
-        template = equal if equal.face == made.face else made
+        template = equal if equal == made else made
         size = _size_of_key(key) + (0 if template.users else self._size(template))
         template.users += 1  # before others go, so that it does not go with them
         if self._bytes + size > self._max_bytes and not self._make_room(size):
@@ -115,7 +115,7 @@ class Templates:
             template.users -= 1
             if not template.users:
                 self._bytes -= self._size(template)
-                if self._equal[template.encoded] is template:
+                if self._equal.get(template.encoded) is template:
                     del self._equal[template.encoded]
         return True
 

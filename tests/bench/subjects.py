@@ -43,7 +43,7 @@ from otel_bridge.wire.frame import Frame
 
 IN_FLIGHT, CONNECTIONS, DEVICES = 8, 4, 16
 _OTLP = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-_REMEMBERED_EVENTS, _LEAST_REMEMBERED = 8_192, 64
+_REMEMBERED_EVENTS, _LEAST_REMEMBERED = 40_960, 64  # two passes, which may arrive in any order, and what follows them
 
 
 class Subject:

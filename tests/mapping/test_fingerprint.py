@@ -13,7 +13,7 @@ from support.mappings import capture
 from support.spans import resolve_dump
 
 from otel_bridge.mapping.compiled import compile_mapping
-from otel_bridge.mapping.fingerprint import Fingerprint, fingerprints
+from otel_bridge.mapping.fingerprint import Fingerprint, _remembered_id, fingerprints, id_of
 from otel_bridge.mapping.source import read_source
 from otel_bridge.model.events import EventKind
 from otel_bridge.spans.describe import describe
@@ -177,3 +177,12 @@ def test_a_kernel_of_a_decomposed_operator_says_its_own_id_or_none() -> None:
     assert ids["eq.Scalar_out"] == Fingerprint("", "aten.eq.Scalar", 0).id
     assert ids["expand_copy.out"] is None  # four nodes
     assert all(a != b for a, b in pairwise(sorted(filter(None, ids.values()))))
+
+
+@given(st.text(max_size=600), st.text(min_size=1, max_size=20), st.integers(0, 3))
+def test_an_id_is_the_same_whether_it_is_remembered_or_not(path: str, target: str, ordinal: int) -> None:
+    """And names as long as documents may have are not remembered, or a few uploads would keep tens of megabytes."""
+    assert id_of(path, target, ordinal) == id_of(path, target, ordinal) == Fingerprint(path, target, ordinal).id
+    kept = _remembered_id.cache_info().currsize
+    id_of(path + "x" * 512, target, ordinal)
+    assert _remembered_id.cache_info().currsize == kept

@@ -165,16 +165,39 @@ def test_a_haul_is_resolved_while_others_are_sent(run: Run) -> None:
     assert run(feed()) == 3
 
 
+def test_a_tenant_that_is_sent_slowly_holds_up_nobody(run: Run) -> None:
+    """Where each request is of one tenant, other hauls are resolved while the first of several tenants in one is sent."""
+    stages = stages_with()
+
+    async def feed() -> int:
+        spool, back_end = MemorySpool(10**9, NOTHING), Stuck()
+        outlet = outlet_of(spool)
+        pipeline = Pipeline(outlet, stages, back_end, Books(), sift=everything, limit_bytes=10**6, by_tenant=True)
+        for number in range(2):
+            await spool.append(replace(inference(number), streams=(replace(STREAM, tenant=f"t{number}"),)))
+        running = asyncio.create_task(pipeline.run())
+        await back_end.reached.wait()
+        back_end.reached.clear()
+        await spool.append(inference(2))
+        await back_end.reached.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return len(back_end.taken)
+
+    assert run(feed()) == 2
+
+
 def test_the_inferences_of_an_apps_trace_are_one_request_over_all_passes(run: Run) -> None:
-    """Of 10,000 events in the trace of the app, not more than a trace may have stay there, and all are emitted."""
-    large = concatenate([inference(n, 50) for n in range(200)])
+    """Of 20,000 events in the trace of the app, not more than a trace may have stay there, and all are emitted."""
+    large = concatenate([inference(n, 50) for n in range(400)])
     context = TraceContext(b"t" * 16, b"s" * 8, 1)
     blocks = tuple(replace(block, stream=0, context=context) for block in large.blocks)
     back_end = BackEnd()
     books = run(drain([replace(large, streams=large.streams[:1], blocks=blocks)], back_end, stages_with()))
     spans = spans_in([Payload(data, 0, 0) for data in back_end.taken])
     sizes = Counter(span.trace_id for span in spans)
-    assert (books.emitted_events, len(spans)) == (10_000, 10_000)
+    assert (books.emitted_events, len(spans)) == (20_000, 20_000)
+    assert len(large) > BATCH_EVENTS
     assert sizes.pop(context.trace_id) == 5_000
     assert set(sizes.values()) == {50}
 

@@ -119,6 +119,31 @@ def test_templates_that_only_look_equal_are_not_shared() -> None:
     assert [one.face.quality, other.face.quality] == [TimeQuality.MEASURED, TimeQuality.UNKNOWN]
 
 
+@pytest.mark.parametrize("whole_faces", [True, False])
+def test_a_text_that_was_cut_is_counted_beside_one_that_only_looks_so(*, whole_faces: bool) -> None:
+    """A text as long as may be is written like a longer one, which is cut to it: of the two, one cut is counted."""
+    kept = Templates(1 << 20, whole_faces=whole_faces)
+    faces = [Face("conv", ((DELEGATE_NAME, text),), Resolution()) for text in (Cut("B"), "B")]
+    cut, whole, again = (kept.get((number,), lambda face=faces[number % 2]: face) for number in range(3))
+    assert cut.encoded == whole.encoded
+    assert (cut.cuts, whole.cuts) == (1, 0)
+    assert again is cut
+
+
+QUALITIES = (TimeQuality.MEASURED, TimeQuality.UNKNOWN)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(QUALITIES)), max_size=200), st.integers(0, 4_000))
+def test_those_that_look_equal_go_in_any_order(asked: list[tuple[int, TimeQuality]], room: int) -> None:
+    """Whichever of two that are written alike is pushed out first, each is found as it is, and the books balance."""
+    kept = Templates(room, whole_faces=False)
+    for number, quality in asked:
+        face = Face(f"id {number}", (), Resolution(), Timing(quality))
+        assert kept.get((number, quality), lambda face=face: face).face.quality is quality
+        assert kept._bytes == counted(kept) <= room
+    assert {id(each) for each in kept._equal.values()} <= {id(each) for each in kept._known.values()}
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 40)), max_size=200), st.integers(0, 12_000))
 def test_the_books_of_shared_templates_balance(asked: list[tuple[str, int]], room: int) -> None:
     """In whatever order builds ask for them, what is counted is what is kept, and no more than there is room for."""

@@ -12,9 +12,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from support.mappings import mapping_of
 from support.scenes import NOON_NS, STREAM, batches, spans_in, stages_with
 
+from otel_bridge.clock.convert import settle
 from otel_bridge.etdump.read import read
 from otel_bridge.mapping.source import read_source
-from otel_bridge.model.events import EventBatch, concatenate
+from otel_bridge.model.events import EventBatch, concatenate, divide
 from otel_bridge.model.stream import Anchor, Clock
 from otel_bridge.spans.assemble import assemble
 from otel_bridge.spans.reference import build
@@ -33,8 +34,13 @@ def by_resource(requests: list[ExportTraceServiceRequest]) -> dict[bytes, list[S
             key = resource.resource.SerializeToString() + resource.schema_url.encode() + scope.scope.SerializeToString()
             found.setdefault(key, []).extend(scope.spans)
     for spans in found.values():
-        spans.sort(key=lambda span: span.SerializeToString(deterministic=True))
+        spans.sort(key=encoded)
     return found
+
+
+def encoded(span: Span) -> bytes:
+    """A span as bytes, equal where spans are."""
+    return span.SerializeToString(deterministic=True)
 
 
 @settings(deadline=None)
@@ -83,6 +89,20 @@ def test_captures_are_said_alike(capture: Path) -> None:
     assert by_resource([build(scene)]) == by_resource(fast)
 
 
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_inferences_of_a_capture_are_said_as_if_each_had_come_alone(capture: Path) -> None:
+    """They ran the same model, so they are resolved as one; what each says is found one by one as well, by other stages."""
+    file = read_source((capture.parent / "model.etrecord").read_bytes())
+    together, alone = stages_with(file), stages_with(file)
+    (build_id,) = (info.build_id for info in together._mappings._registry.page("", "", 2))
+    stream = replace(STREAM, build=build_id, clocks=(Clock(anchor=Anchor(0, NOON_NS)),))
+    batch = settle(read(capture.read_bytes(), stream).batch)
+    whole = spans_in(assemble(together.run(batch), 10**6))
+    single = [span for piece in divide(batch, 1) for span in spans_in(assemble(alone.run(piece), 10**6))]
+    assert len(divide(batch, 1)) == len(batch.blocks) > 1
+    assert sorted(map(encoded, whole)) == sorted(map(encoded, single))
+
+
 @settings(deadline=None)
 @given(batches())
 def test_a_batch_gives_the_same_bytes_whenever_it_is_resolved(batch: EventBatch) -> None:
@@ -101,11 +121,22 @@ def test_neighbours_in_a_pass_change_nothing(parts: list[EventBatch]) -> None:
     stages = stages_with(FILE)
     together = spans_in(assemble(stages.run(concatenate(parts)), 10**6))
     apart = [span for part in parts for span in spans_in(assemble(stages.run(part), 10**6))]
+    assert sorted(map(encoded, apart)) == sorted(map(encoded, together))
 
-    def encoded(spans: list[Span]) -> list[bytes]:
-        return sorted(span.SerializeToString(deterministic=True) for span in spans)
 
-    assert encoded(apart) == encoded(together)
+@settings(deadline=None, max_examples=50)
+@given(st.lists(batches(), min_size=1, max_size=3), st.integers(2, 4))
+def test_what_runs_again_is_said_as_if_it_ran_alone(parts: list[EventBatch], times: int) -> None:
+    """Blocks that ran the same are resolved once, with a mapping or without, and each says what it says by itself."""
+    again = [
+        replace(part, streams=(replace(part.streams[0], sequence=n, build=(n % 2 and part.streams[0].build) or None),))
+        for n in range(times)
+        for part in parts
+    ]
+    stages = stages_with(FILE)
+    together = spans_in(assemble(stages.run(concatenate(again)), 10**6))
+    apart = [span for part in again for span in spans_in(assemble(stages_with(FILE).run(part), 10**6))]
+    assert sorted(map(encoded, together)) == sorted(map(encoded, apart))
 
 
 @settings(deadline=None)
