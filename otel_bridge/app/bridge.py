@@ -83,7 +83,7 @@ class Bridge:
             max_bytes=config.spool.max_bytes,
             needs_egress=config.server.ready_needs_egress,
             broken=self._egress.broken.is_set,
-            others=self._conditions,
+            others=None if crew.is_alone else self._conditions,
         )
         self._looking: asyncio.Task[None] | None = None
         self._doors = Doors(

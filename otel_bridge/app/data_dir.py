@@ -62,5 +62,5 @@ def _named(holder: str) -> str:
         try:
             os.kill(int(holder), 0)
         except ProcessLookupError:
-            return f"workers of process {int(holder)}, which is gone; they end within server.drain_s: try again then"
+            return f"workers of process {int(holder)}, which is gone; they end once they have drained: try again then"
     return f"process {ascii(holder)[1:-1] or 'unknown'}; stop that one, or name another directory"

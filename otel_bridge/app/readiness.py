@@ -7,7 +7,8 @@ Invariants
   to and fro, and whoever gets it blinks next.
 * A full spool is told at once, since senders are refused by then, and room is believed only where much of it is free: between
   the two lies what a balancer sends before it notices.
-* A bridge of several workers is ready while all of them are: whoever sends does not choose which one takes it.
+* A bridge of several workers is ready while all of them are: whoever sends does not choose which one takes it. One that does
+  not answer is not, and keeps no other from looking at itself.
 * The back end counts only where the settings say so: without it the bridge still takes what it has room for.
 """
 
@@ -34,6 +35,8 @@ REST_S = 5.0
 """How long a spool that refused a request is full, at least: a disk without room shows no other sign."""
 ROOM_SHARE = 0.8
 """Of the spool's bound: a spool that was full has room again below it."""
+SILENT = Condition(is_ready=False, parts={"bridge": "a worker does not answer"})
+"""What is told of other workers where one of them says nothing."""
 
 
 class Tell(Protocol):
@@ -53,10 +56,6 @@ class Sight(Protocol):
     @property
     def is_cut_off(self) -> bool:
         """Whether a back end is away: its circuit is not closed."""
-
-
-async def _none() -> list[Condition]:
-    return []
 
 
 class Lasting:
@@ -85,7 +84,7 @@ class Readiness:
     max_bytes      bound of the spool
     needs_egress   whether a back end that is away makes the bridge not ready
     broken         whether the pipeline has ended
-    others         what the other workers have to tell
+    others         what the other workers have to tell, or raises `Unavailable`; None: there are none
     stage          "starting", "ok" or "stopping": whoever starts and stops the bridge says so
     """
 
@@ -98,7 +97,7 @@ class Readiness:
         max_bytes: int,
         needs_egress: bool,
         broken: Callable[[], bool],
-        others: Callable[[], Awaitable[list[Condition]]] = _none,
+        others: Callable[[], Awaitable[list[Condition]]] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._registry = registry
@@ -122,12 +121,14 @@ class Readiness:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_registry())
             group.create_task(self._watch(tell))
+            if self._others is not None:
+                group.create_task(self._watch_others(self._others))
 
     def condition(self) -> Condition:
         """What there is to tell now; of other workers, what they told last."""
         own = self.own_condition()
         for other in self._conditions:
-            parts = {part: found if found != OK else other.parts[part] for part, found in own.parts.items()}
+            parts = {part: found if found != OK else other.parts.get(part, OK) for part, found in own.parts.items()}
             own = Condition(own.is_ready and other.is_ready, parts)
         return own
 
@@ -156,15 +157,20 @@ class Readiness:
         told = True
         while True:
             self.look()
-            try:
-                self._conditions = await self._others()
-            except Unavailable as error:
-                _log.warning("what other workers say of themselves is that of before: %s", error)
             condition = self.condition()
             if condition.is_ready is not told:
                 told = condition.is_ready
                 _log.log(logging.INFO if told else logging.WARNING, "%s", ", ".join(condition.lines()))
                 await tell(is_ready=told)
+            await asyncio.sleep(_LOOK_S)
+
+    async def _watch_others(self, others: Callable[[], Awaitable[list[Condition]]]) -> None:
+        while True:
+            try:
+                self._conditions = await others()
+            except Unavailable as error:  # after a patience longer than `LASTS_S`
+                _log.warning("what other workers have to tell is not known: %s", error)
+                self._conditions = [SILENT]
             await asyncio.sleep(_LOOK_S)
 
     async def _watch_registry(self) -> None:

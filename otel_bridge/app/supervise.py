@@ -125,7 +125,9 @@ class Supervisor:
                 if worker.process.returncode is not None:
                     await worker.talking  # what it said last may not have been read yet
                     raise ConfigError(
-                        worker.fault or f"worker {worker.number} has ended with {worker.process.returncode} as it started"
+                        worker.fault
+                        or f"worker {worker.number} has ended with {worker.process.returncode} as it started; "
+                        "see what it has logged"
                     )
             await asyncio.sleep(0.01)
 
@@ -152,35 +154,41 @@ class Supervisor:
     async def _keep(self, number: int) -> None:
         """Start a worker again whenever it has ended, until the bridge stops."""
         pause_s = FIRST_PAUSE_S
+        worker: _Worker | None = self._workers[number]
         while True:
-            worker = self._workers[number]
-            code = await worker.process.wait()
-            await worker.talking
-            if self._stopping.is_set():
-                return
-            if worker.age_s >= MOST_PAUSE_S:
-                pause_s = FIRST_PAUSE_S
-            _log.error(
-                "worker %d (process %d) has ended with %d%s; it is started again in %g s",
-                number,
-                worker.process.pid,
-                code,
-                f": {worker.fault}" if worker.fault else "",
-                pause_s,
-            )
+            if worker is not None:
+                code = await worker.process.wait()
+                await worker.talking
+                if self._stopping.is_set():
+                    return
+                if worker.age_s >= MOST_PAUSE_S:
+                    pause_s = FIRST_PAUSE_S
+                _log.error(
+                    "worker %d (process %d) has ended with %d%s; it is started again in %g s",
+                    number,
+                    worker.process.pid,
+                    code,
+                    f": {worker.fault}" if worker.fault else "",
+                    pause_s,
+                )
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause_s)
                 return
             pause_s = min(2 * pause_s, MOST_PAUSE_S)
-            try:
-                self._workers[number] = await self._spawn(number)
-            except OSError as error:
-                _log.error("worker %d cannot be started: %s", number, error.strerror)
-                continue
-            if self._stopping.is_set():  # meanwhile: nobody has told this one
-                self._workers[number].line.tell("stop", None)
-            else:
-                self._begin(self._workers[number])
+            worker = await self._start_again(number, pause_s)
+
+    async def _start_again(self, number: int, pause_s: float) -> "_Worker | None":
+        """A worker anew; None: it cannot be started now, and is tried again after the pause."""
+        try:
+            worker = self._workers[number] = await self._spawn(number)
+        except OSError as error:
+            _log.error("worker %d cannot be started: %s; it is tried again in %g s", number, error.strerror, pause_s)
+            return None
+        if self._stopping.is_set():  # meanwhile: nobody has told this one
+            worker.line.tell("stop", None)
+        else:
+            self._begin(worker)
+        return worker
 
     async def _stop(self) -> list[int]:
         """Let all workers end, each as a bridge does that is alone; how they ended."""
@@ -218,7 +226,12 @@ class Supervisor:
         return None
 
     async def _ask_others(self, worker: "_Worker", question: str, argument: Any) -> list[Any]:
-        others = [each for each in self._workers.values() if each is not worker and each.is_open and not each.line.is_gone]
+        # An upload is told before doors open: what has been read of the registry by then may be without it.
+        others = [
+            each
+            for each in self._workers.values()
+            if each is not worker and not each.line.is_gone and (each.is_open or (each.is_ready and question == "uploaded"))
+        ]
         answers = await asyncio.gather(*(each.line.ask(question, argument) for each in others), return_exceptions=True)
         found = []
         for other, answer in zip(others, answers, strict=True):
@@ -255,7 +268,7 @@ class _Worker:
 
 
 class _Port:
-    """A port that is kept for the workers, also while none of them has it. Raises `ConfigError` where another has it."""
+    """A port, given to nobody who asks for any, also while no worker has it. Raises `ConfigError` where another has it."""
 
     def __init__(self, setting: str, address: str) -> None:
         with bound(setting, address) as alone:  # without sharing: another bridge on the port is a mistake

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import socket
+from contextlib import suppress
 
 import click
 
@@ -12,7 +13,7 @@ from otel_bridge.app.bridge import Bridge
 from otel_bridge.app.crew import Crew, Seat
 from otel_bridge.app.line import Line, frame, read_now
 from otel_bridge.cli.process import live, prepare, run
-from otel_bridge.errors import BridgeError
+from otel_bridge.errors import BridgeError, Unavailable
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +60,8 @@ async def _work(bridge: Bridge, crew: Crew, end: socket.socket) -> None:
         await asyncio.gather(going, return_exceptions=True)
         await bridge.stop()
         return
+    with suppress(Unavailable):  # what keeps the registry from being read is told when it is looked at next (readiness.py)
+        await bridge.answer("uploaded", None)  # what came before the supervisor knew that it can be told here
     try:
         await bridge.start()
     except BridgeError as error:

@@ -6,7 +6,8 @@ the next pass: the kernel then clears each page anew, which costs more than writ
 process is asked to keep what it frees, up to a bound; and, where memory is short, to give back all of it.
 
 The interpreter looks for cycles each time that 700 objects more are there than went: with each few requests, and in vain, since
-neither requests nor passes make any (errors may). So it is asked to look less often, and not among what is there for good.
+neither requests nor passes make any that hold much (wire/call.py). So it is asked to look less often, and not among what is
+there for good.
 """
 
 import ctypes

@@ -21,6 +21,7 @@ from otel_bridge.errors import ConfigError
 from otel_bridge.spool.books import Books
 from otel_bridge.spool.opening import FILE_NAME, MARK_NAME, SYSTEM, Clocks, Opened, open_file, tell_lost
 from otel_bridge.spool.protocol import Ended, Watch
+from otel_bridge.spool.salvage import read_text
 from otel_bridge.spool.schema import bit
 
 _log = logging.getLogger(__name__)
@@ -35,13 +36,14 @@ def adopt(directory: Path, left: Path, destinations: Sequence[str], watch: Watch
 
     Raises `ConfigError` where a file cannot be used.
     """
-    path = left / FILE_NAME
-    if not path.exists():
+    path, mark = left / FILE_NAME, left / MARK_NAME
+    if not path.exists() and not mark.exists():  # with a mark alone, opening it finishes a repair, or tells the loss
         return
     ours, theirs = (_settled(each, destinations, watch, clocks) for each in (directory, left))
     try:
-        (left / MARK_NAME).unlink(missing_ok=True)  # before: it would say that what has been moved is lost
+        mark.unlink(missing_ok=True)  # before: it would say that what has been moved is lost
         with contextlib.closing(sqlite3.connect(directory / FILE_NAME, isolation_level=None)) as connection:
+            connection.text_factory = read_text
             connection.execute("PRAGMA journal_mode = DELETE").close()
             connection.execute("ATTACH ? AS theirs", (str(path),))
             connection.execute("PRAGMA theirs.journal_mode = DELETE").close()
@@ -51,7 +53,8 @@ def adopt(directory: Path, left: Path, destinations: Sequence[str], watch: Watch
         path.unlink()
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(
-            f"the spool {path} cannot be taken over by {directory / FILE_NAME}: {error}; see to the disk"
+            f"the spool {path} cannot be taken over by {directory / FILE_NAME}: {error}; see to the disk, and end what else "
+            "has either open"
         ) from error
     events = sum(each.here for each in theirs.accounts)
     _log.info("the spool %s was taken over, with %d events for %d destinations", path, events, len(theirs.accounts))
@@ -78,7 +81,7 @@ def _move(connection: sqlite3.Connection, later_ns: int) -> None:
 
     connection.create_function("ours", 1, ours, deterministic=True)
     last = max(connection.execute(f"SELECT coalesce(max(number), 0) FROM {each}").fetchone()[0] for each in _WITH_NUMBERS)
-    changed = {"number": f"number + {last}", "pending": "ours(pending)"}
+    changed = {"number": f"number + {last}", "pending": "ours(CAST(pending AS INTEGER))"}
     changed |= {column: f"{column} + {later_ns}" for column in ("kept_ns", "until_ns", "noted_ns")}
     for table in _TABLES:
         columns = [column for (column,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))]

@@ -2,7 +2,7 @@
 A clock for how long records have waited: it goes on over restarts, and does not follow a wall clock that is set.
 
 While the process runs it is the monotonic clock. At a start, the time that the wall clock says has passed since the last
-commit is added, unless that cannot be: a wall clock that went back, or that skipped more than `MAX_GAP_NS`, was set.
+note is added (file.py), unless that cannot be: a wall clock that went back, or that skipped more than `MAX_GAP_NS`, was set.
 """
 
 import time
@@ -14,9 +14,9 @@ MAX_GAP_NS = 7 * 86_400 * 10**9
 
 class AgeClock:
     """
-    Counts on from the last commit.
+    Counts on from the last note.
 
-    age_ns, noted_ns   what this clock and the wall clock said at the last commit; both 0: there was none
+    age_ns, noted_ns   what this clock and the wall clock said then; both 0: there was none
     """
 
     def __init__(

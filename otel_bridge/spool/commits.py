@@ -3,8 +3,8 @@ The thread that a spool's file belongs to: many writes, one transaction.
 
 Invariants
 * Work is done in the order in which it was given, by one thread, and what is awaited is answered after the commit.
-* A group is what has gathered while the one before was committed, and where that had company, a little longer (`COMPANY_S`): a
-  lone request is not held up, and many share a commit.
+* A group is what has gathered while the one before was committed. Where that was of several, it waits until it is as many, for
+  `COMPANY_S` at most: a lone request is not held up, and many share a commit.
 * What nobody awaits is owed: it joins the next group, or makes one after `OWED_S`.
 * The thread is woken once for all that an iteration of the loop gives it, and not at all for what is owed: it takes the
   interpreter's lock from the loop.
@@ -30,8 +30,8 @@ OWED_S = 0.1
 
 COMPANY_S = 0.004
 """
-How long the next group gathers where the last one had company. A sync costs 0.2 to 0.3 ms of processor time whatever it is for,
-and where the disk is fast, most groups would else be of one request: the others come while it is on its way.
+Longest that the next group gathers where the last one had company. A sync costs 0.2 to 0.3 ms of processor time whatever it is
+for, and where the disk is fast, most groups would else be of one request: the others come while it is on its way.
 """
 
 GROUP_BYTES = 8 << 20
@@ -132,11 +132,17 @@ class Commits:
         while going:
             group, going = self._gather(writer.retry_at_s)
             self._answer(writer.commit(group))
-            if going and sum(work.answer is not None for work in group) > 1:
-                time.sleep(COMPANY_S)
+            if going:
+                self._await_company(sum(work.answer is not None for work in group))
             if writer.fault is not None:
                 self._call(self._broken, writer.fault)
         writer.finish()
+
+    def _await_company(self, last: int) -> None:
+        """Give as many time to come as shared the last commit: those who had their answers send the next ones."""
+        until_s = time.monotonic() + COMPANY_S
+        while last > 1 and self._queue.qsize() < last and time.monotonic() < until_s:
+            time.sleep(COMPANY_S / 4)
 
     def _gather(self, due_s: float | None) -> tuple[list[Work], bool]:
         """

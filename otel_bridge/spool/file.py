@@ -57,13 +57,14 @@ class SpoolFile:
     def commit(self) -> None:
         """End it. Once this returns, what it wrote survives; where it wrote nothing, the disk is left alone."""
         changed = self._connection.total_changes != self._changes
+        accounts = self._books.now() if changed else ()  # before: an error now would deny what is kept
         if self._connection.in_transaction:
             if changed and self.must_note_time:
                 self.note_time()
             self._connection.execute("COMMIT").close()
         self._changes = self._connection.total_changes
         if changed:
-            self._mark.write(self._books.now())
+            self._mark.write(accounts)
 
     def roll_back(self) -> None:
         """Give it up."""

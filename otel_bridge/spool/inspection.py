@@ -2,8 +2,8 @@
 What is in a spool's file, for whoever looks: read only, also while a bridge uses it.
 
 Invariants
-* Nothing is written, and no file is made: where no log stands beside the file nobody has it open, and SQLite is told so, or it
-  would begin one, as the user who looks, which the bridge may not be allowed to open.
+* Nothing is written, and no file is made: with neither log nor journal (adoption.py) beside the file nobody has it open,
+  and SQLite is told so, or it would begin a log, as the user who looks, which the bridge may not be allowed to open.
 * One read transaction, so that the numbers are of one moment; the bridge goes on writing meanwhile, and waits for nothing.
 * A file of another format is named, and not read further.
 """
@@ -85,7 +85,7 @@ class Inspection:
     file_bytes    of the database; log_bytes of the write-ahead log beside it
     quarantine    damaged records by how they are damaged
     seen          requests that are remembered, in case they are sent again
-    noted_ns      wall clock of the last commit, since 1970; 0: there was none
+    noted_ns      wall clock of the last commit, to a second, since 1970; 0: there was none
     """
 
     path: Path
@@ -106,7 +106,7 @@ def inspect(directory: Path) -> Inspection:
     if not path.exists():
         raise ConfigError(f"there is no spool in {directory}: {FILE_NAME} is missing; name a bridge's data directory")
     log = path.with_name(f"{FILE_NAME}-wal")
-    how = "mode=ro" if log.exists() else "immutable=1"
+    how = "mode=ro" if log.exists() or path.with_name(f"{FILE_NAME}-journal").exists() else "immutable=1"
     try:
         with closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, timeout=_WAIT_S)

@@ -73,14 +73,16 @@ class Telemetry:
     def counter(self, name: str, **labels: str) -> Callable[[float], None]:
         """`add` with name and labels looked up once, for what each request counts. Raises as `add` does."""
         instrument = _check(name, "add", labels)
-        sums = self._sums.get(name)
-        with self._adding:
-            key = tuple([self._value(name, label, labels[label]) for label in instrument.labels])
+        sums = self._sums.get(name, {})
+        key: tuple[str, ...] = ()
+        if self._meter is not None:
+            with self._adding:
+                key = tuple([self._value(name, label, labels[label]) for label in instrument.labels])
 
         def add(value: float) -> None:
             if value < 0:
                 raise ValueError(f"{name} only grows; {value} is negative")
-            if sums is not None:
+            if self._meter is not None:
                 with self._adding:
                     sums[key] = sums.get(key, 0) + value
 

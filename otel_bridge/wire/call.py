@@ -18,6 +18,7 @@ import grpc
 from otel_bridge.errors import BodyStalled, BridgeError, MalformedRequest, Overloaded
 from otel_bridge.v1 import profiling_pb2
 from otel_bridge.wire.exchange import Requests
+from otel_bridge.wire.intake import Disconnected
 from otel_bridge.wire.status import code_of, message_of, status_of
 from otel_bridge.wire.turnstile import Turnstile
 
@@ -127,12 +128,28 @@ async def _end(context: Context, error: BridgeError) -> None:
 
 
 async def abort(context: Context, error: Exception) -> NoReturn:
-    """End a call with what the table of status.py has for the error."""
-    if not isinstance(error, BridgeError):
-        _log.error("a request failed inside the bridge", exc_info=error)
-    details = status_of(error).SerializeToString()
-    await context.abort(code_of(error).grpc, message_of(error), (("grpc-status-details-bin", details),))
+    """
+    End a call with what the table of status.py has for the error.
+
+    Not to be called in a frame that holds the body, or a task that does: cycles are looked for only now and then
+    (pipeline/memory.py).
+    """
+    if isinstance(error, Disconnected):
+        code, message, details = grpc.StatusCode.DEADLINE_EXCEEDED, "nobody waits any more; the request was not kept", b""
+    else:
+        code, message, details = code_of(error).grpc, message_of(error), status_of(error).SerializeToString()
+        if not isinstance(error, BridgeError):
+            _log.error("a request failed inside the bridge", exc_info=error)
+    _forget_frames(error)
+    await context.abort(code, message, (("grpc-status-details-bin", details),) if details else ())
     raise AssertionError("abort always raises")
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """grpc.aio leaves each call that is aborted in a cycle with the error, and so with frames that hold the body."""
+    while error is not None and error.__traceback__ is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def is_given_up(context: Context) -> bool:

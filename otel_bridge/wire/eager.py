@@ -48,6 +48,8 @@ class _Begun(Coroutine[Any, Any, T]):
 
     def throw(self, *error: Any) -> Any:
         """Go on with an error: where a task is cancelled before its first step, that is the first that comes."""
+        if not self._is_told and self._awaited is not None:
+            self._awaited.cancel()  # as the task would have done from then on
         self._is_told = True
         return self._rest.throw(*error)
 

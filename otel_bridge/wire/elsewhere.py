@@ -4,7 +4,8 @@ Requests that another worker of this bridge has taken: a table in memory that al
 Invariants
 * A request belongs to the worker that comes first: it writes itself down under a lock, which ends with its process.
 * The table says whom to ask, and no more; the worker that is named knows what became of the request. So an entry of one that
-  died on the way, refused the request, or has forgotten it, misleads nobody: whoever asks takes the request over.
+  died on the way, refused the request, or has forgotten it, misleads nobody: whoever asks takes the request over, unless it
+  was taken anew meanwhile.
 * A worker that is not there may have kept what it took: until it is back and has read its spool, senders are told to come
   again.
 * Of a fixed size: the oldest entry of a row makes room for another.
@@ -16,6 +17,7 @@ import struct
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from otel_bridge.errors import Unavailable
 from otel_bridge.wire.repeats import Name
@@ -39,6 +41,20 @@ def table_bytes(requests: int) -> int:
     return _ROW_BYTES * -(-requests * _SPARE // _WAYS)
 
 
+class Taken(NamedTuple):
+    """
+    What the table says of a request.
+
+    owner       the worker that has it
+    at_ns       when that one took it last; monotonic clock
+    is_reused   whether it is new under a stream and number that was used for another body
+    """
+
+    owner: int
+    at_ns: int
+    is_reused: bool
+
+
 class Owners:
     """
     The table, as one worker has it open.
@@ -54,12 +70,8 @@ class Owners:
         self._me = me
         self._now_ns = now_ns
 
-    def take(self, name: Name, instead_of: int | None = None) -> tuple[int, bool]:
-        """
-        The worker that has a request: this one, if nobody had it before, or `instead_of` did.
-
-        And whether it is new under a stream and number that was used for another body.
-        """
+    def take(self, name: Name, instead_of: Taken | None = None) -> Taken:
+        """Who has a request: this worker, if nobody had it before, or who did has not taken it again since `instead_of`."""
         row, own = self._row_of(name), _id_of(name)
         with self._locked(row):
             start = row * _ROW_BYTES
@@ -72,12 +84,14 @@ class Owners:
                 at = min(range(_WAYS), key=times.__getitem__)
             else:
                 owner: int = _OWNERS.unpack_from(self._table, owners_at)[at]
-                if owner not in (self._me, instead_of):
-                    return owner, False
+                found = Taken(owner, times[at], is_reused=False)
+                if owner != self._me and found != instead_of:
+                    return found
+            now_ns = self._now_ns()
             self._table[start + at * _ID_BYTES : start + (at + 1) * _ID_BYTES] = own
-            struct.pack_into("<q", self._table, times_at + 8 * at, self._now_ns())
+            struct.pack_into("<q", self._table, times_at + 8 * at, now_ns)
             struct.pack_into("<H", self._table, owners_at + 2 * at, self._me)
-            return self._me, is_reused
+            return Taken(self._me, now_ns, is_reused)
 
     def _row_of(self, name: Name) -> int:
         return int.from_bytes(name.key[_KEY_BYTES:], "little") % self._rows
@@ -111,10 +125,10 @@ class Elsewhere:
 
     async def answer_to(self, name: Name) -> tuple[bytes | None, bool]:
         """See `repeats.Elsewhere`."""
-        owner, is_reused = self._owners.take(name)
-        while owner != self._me:
+        taken = self._owners.take(name)
+        while taken.owner != self._me:
             try:
-                answer = await self._ask(owner, name)
+                answer = await self._ask(taken.owner, name)
             except OSError as error:
                 raise Unavailable(
                     "an earlier attempt of this request was taken by a worker that does not answer now; try again",
@@ -123,8 +137,8 @@ class Elsewhere:
                 ) from error
             if answer is not None:
                 return answer, False
-            owner, is_reused = self._owners.take(name, instead_of=owner)
-        return None, is_reused
+            taken = self._owners.take(name, instead_of=taken)
+        return None, taken.is_reused
 
 
 def _id_of(name: Name) -> bytes:

@@ -11,6 +11,7 @@ Invariants
 """
 
 import asyncio
+import contextvars
 import math
 from collections.abc import Callable
 from typing import Any
@@ -50,7 +51,6 @@ class Protocol(HttpToolsProtocol):
         self._limits = limits
         self._ended = ended
         self._in_head = False
-        self._is_whole = True
         self._bare_bytes = 0
         self._phase = ""
         self._phase_end_s = self._look_s = math.inf
@@ -63,7 +63,8 @@ class Protocol(HttpToolsProtocol):
         """Tell requests who the client is, by the certificate that TLS has verified, and how to learn that it is gone."""
         super().connection_made(transport)
         self.flow = Flow(transport, self.pipeline)
-        self._parting = Parting(transport, lambda: not self._is_whole, self._limits.body_s)
+        self._parting = Parting(transport, self._limits.body_s)
+        self._context = contextvars.copy_context()
         self.app_state = {**self.app_state, IS_GONE: transport.is_closing}
         connection = transport.get_extra_info("ssl_object")
         shown = connection.getpeercert() if connection is not None else None
@@ -85,10 +86,10 @@ class Protocol(HttpToolsProtocol):
         if self._parting.has_begun:
             self._parting.discard(data)
             return
-        if self._is_whole and not self._is_under_way:
-            self._in_head = True
-        elif not self._is_whole:
+        if self._parting.is_sending:
             self._bare_bytes += len(data)
+        elif not self._is_under_way:
+            self._in_head = True
         try:
             self._feed(data)
         except httptools.HttpParserError:
@@ -130,7 +131,7 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The headers of a request begin."""
         super().on_message_begin()
-        self._in_head, self._bare_bytes, self._is_whole = True, 0, False
+        self._in_head, self._bare_bytes, self._parting.is_sending = True, 0, True
 
     def on_headers_complete(self) -> None:
         """They are there. What is raised here ends the parsing."""
@@ -149,7 +150,7 @@ class Protocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The body is there."""
         if not self.parser.should_upgrade():
-            self._is_whole = True
+            self._parting.is_sending = False
             super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
@@ -185,11 +186,12 @@ class Protocol(HttpToolsProtocol):
         # What uvicorn does here, but for its timer: `_mind_phase` has one for all of a connection.
         self.server_state.total_requests += 1
         if not self.transport.is_closing():
-            self.flow.resume_reading()
             if self.pipeline:
                 self._start_asgi_task(*self.pipeline.pop())
-        self._look_at_next()
-        if self.expect_100_continue and not self._is_whole and not self._is_under_way:
+            self.flow.resume_reading()  # after that: the rest of the last one may be on its way
+        if self._next is not None:  # not within this one, which has a context and a span, and others have their turn
+            self.loop.call_soon(self._look_at_next, context=self._context)
+        if self.expect_100_continue and self._parting.is_sending and not self._is_under_way:
             self._parting.close()  # the body was not asked for: whether it comes is not known
         self._mind_phase()
 
@@ -216,7 +218,7 @@ class Protocol(HttpToolsProtocol):
             phase = "request"
         elif self._in_head:
             phase, seconds = "head", limits.handshake_s
-        elif not self._is_whole:
+        elif self._parting.is_sending:
             phase, seconds = "rest of a body", limits.body_s
         else:
             phase, seconds = "idle", limits.idle_s

@@ -1,8 +1,8 @@
 """
 Whose request is being answered: told by the gate, asked by what answers.
 
-Invariant: each request of either door is answered in one task of its own, the gate's decision included, so nobody is ever taken
-for the sender of another request. Where no gate is, nobody is told apart.
+Invariant: each request of either door is answered in a context of its own, the gate's decision included, so nobody is ever
+taken for the sender of another request. Where no gate is, nobody is told apart.
 """
 
 from collections.abc import Callable

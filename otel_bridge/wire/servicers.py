@@ -68,20 +68,23 @@ def _parsed(kind: type[M], method: Callable[[str, M], Awaitable[Message]]) -> Me
 
 def _handler(service: str, methods: Mapping[str, Method], way_in: WayIn, streams: Mapping[str, _Rpc] | None = None) -> Handler:
     def enveloped(method: Method) -> Callable[[object, Context], Awaitable[bytes]]:
+        async def let_in(context: Context) -> bytes:
+            with await way_in.turnstile.enter() as visit:
+                body = await way_in.arrivals.read(context)
+                visit.resize(len(body))
+                return await method(body, context)
+
         async def call(_messages: object, context: Context) -> bytes:
             try:
-                with await way_in.turnstile.enter() as visit:
-                    body = await way_in.arrivals.read(context)
-                    visit.resize(len(body))
-                    answer = await method(body, context)
+                answer = await let_in(context)
             except grpc.aio.AbortError:  # turned away while its message was on its way, and counted there
                 raise
             except asyncio.CancelledError:
                 way_in.count(GIVEN_UP)
                 raise
-            except Disconnected:
+            except Disconnected as error:
                 way_in.count(GIVEN_UP)
-                await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "nobody waits any more; the request was not kept")
+                await abort(context, error)
             except Exception as error:  # noqa: BLE001 - each error has its row in the table
                 way_in.count(error.reason if isinstance(error, BridgeError) else "internal")
                 await abort(context, error)

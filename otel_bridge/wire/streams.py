@@ -113,15 +113,11 @@ class _Stream:
         self._reading = asyncio.ensure_future(self._read())
         self._watching = self._loop.call_later(self._streams.silence_s, self._watch)
         try:
-            while (work := await self._begun.get()) is not None:
-                await self._context.write(work if isinstance(work, bytes) else await _answer_of(work))
-                self._unanswered -= 1
+            await self._write()
         except grpc.aio.AbortError:  # ended while a request was on its way, and counted there
             raise
         except Exception as error:  # noqa: BLE001 - each error has its row in the table
             with contextlib.suppress(grpc.aio.UsageError):  # it was ended for short memory while this was in work (call.py)
-                if isinstance(error, Disconnected):
-                    await self._context.abort(_LATE, "nobody waits any more; the request was not kept")
                 await abort(self._context, error)
         finally:
             self._watching.cancel()
@@ -129,6 +125,11 @@ class _Stream:
             while not self._begun.empty():
                 if (left := self._begun.get_nowait()) is not None:
                     _drop(left)
+
+    async def _write(self) -> None:
+        while (work := await self._begun.get()) is not None:
+            await self._context.write(work if isinstance(work, bytes) else await _answer_of(work))
+            self._unanswered -= 1
 
     def hang_up(self) -> None:
         """Read no more."""

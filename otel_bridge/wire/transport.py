@@ -9,7 +9,7 @@ Invariants
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
@@ -35,21 +35,20 @@ class Parting:
     """
     Takes the place of a transport where answers are written and, after the last, the connection is closed.
 
-    is_sending   whether the client has more to send than has come
+    is_sending   whether the client has more to send than has come; to be set: a question to who knows would be a cycle
     longest_s    how long it may do so after its answer
     """
 
-    def __init__(self, transport: asyncio.Transport, is_sending: Callable[[], bool], longest_s: float) -> None:
+    def __init__(self, transport: asyncio.Transport, longest_s: float) -> None:
         self.write, self.is_closing = transport.write, transport.is_closing
-        self.has_begun = False
+        self.has_begun = self.is_sending = False
         self._transport = transport
-        self._is_sending = is_sending
         self._longest_s = min(longest_s, PARTING_S)
         self._left_bytes = PARTING_BYTES
 
     def close(self) -> None:
         """End the connection once the client has read what was written, or has had its time."""
-        if self.has_begun or self.is_closing() or not self._is_sending():
+        if self.has_begun or self.is_closing() or not self.is_sending:
             self._transport.close()
             return
         self.has_begun = True

@@ -42,5 +42,5 @@ def test_whoever_made_the_claim_may_be_gone(tmp_path: Path) -> None:
         file.write(gone.stdout)
         file.flush()
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(ConfigError, match=f"by workers of process {gone.stdout.strip()}, which is gone; they end within"):
+        with pytest.raises(ConfigError, match=f"by workers of process {gone.stdout.strip()}, which is gone; they end once"):
             Claim(tmp_path)

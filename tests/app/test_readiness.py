@@ -3,14 +3,14 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from support.spools import spool_of
 
-from otel_bridge.app.readiness import LASTS_S, OK, REST_S, ROOM_SHARE, Lasting, Readiness
+from otel_bridge.app.readiness import LASTS_S, OK, REST_S, ROOM_SHARE, SILENT, Lasting, Readiness
 from otel_bridge.errors import Unavailable
 from otel_bridge.mapping.memory import MemoryRegistry
 from otel_bridge.spool.memory import MemorySpool
@@ -48,7 +48,13 @@ class Spool(MemorySpool):
         return self.seen.held_bytes
 
 
-def a_readiness(seen: Seen, registry: MemoryRegistry | None = None, *, needs_egress: bool = False) -> Readiness:
+def a_readiness(
+    seen: Seen,
+    registry: MemoryRegistry | None = None,
+    *,
+    needs_egress: bool = False,
+    others: Callable[[], Awaitable[list[Condition]]] | None = None,
+) -> Readiness:
     """One that has started."""
     spool = spool_of(MAX_BYTES)
     spool.__class__ = Spool
@@ -60,6 +66,7 @@ def a_readiness(seen: Seen, registry: MemoryRegistry | None = None, *, needs_egr
         max_bytes=MAX_BYTES,
         needs_egress=needs_egress,
         broken=lambda: seen.is_broken,
+        others=others,
         now=lambda: seen.now,
     )
     made.stage = OK
@@ -201,6 +208,57 @@ def test_a_registry_that_hangs(run: Callable[..., Any]) -> None:
 
     run(main())
     assert seen.told == [False, True]
+
+
+def test_workers_are_ready_together(run: Callable[..., Any]) -> None:
+    """While one is not, or does not answer, none is, and each says what is wrong; what is wrong here goes before."""
+    full = Condition(is_ready=False, parts={"bridge": OK, "registry": OK, "spool": "full", "egress": OK})
+    seen, said = Seen(), [full]
+
+    async def others() -> list[Condition]:
+        if not said:
+            raise Unavailable("worker 1 does not answer", reason="worker_away")
+        return list(said)
+
+    readiness = a_readiness(seen, others=others)
+
+    async def main() -> None:
+        running = asyncio.create_task(readiness.run(seen.tell))
+        await told(seen)
+        assert readiness.condition() == full
+        said.clear()
+        while readiness.condition() == full:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+        assert readiness.condition().lines()[:2] == ["not ready", f"bridge: {SILENT.parts['bridge']}"]
+        readiness.stage = "stopping"
+        assert readiness.condition().lines()[:2] == ["not ready", "bridge: stopping"]
+        readiness.stage = OK
+        said.append(readiness.own_condition())
+        await told(seen)
+        running.cancel()
+
+    run(main())
+    assert seen.told == [False, True]
+
+
+def test_a_worker_that_says_nothing_holds_no_other_up(run: Callable[..., Any]) -> None:
+    """While it is being asked, this one is still told of itself."""
+
+    async def others() -> list[Condition]:
+        await asyncio.Event().wait()
+        return []
+
+    seen = Seen()
+    readiness = a_readiness(seen, needs_egress=True, others=others)
+
+    async def main() -> None:
+        running = asyncio.create_task(readiness.run(seen.tell))
+        seen.is_cut_off = True
+        await asyncio.wait_for(told(seen), 20)
+        running.cancel()
+
+    run(main())
+    assert seen.told == [False]
 
 
 def test_lasting_counts_from_the_last_time_it_was_otherwise() -> None:

@@ -18,7 +18,7 @@ from support.lives import AWAY, EVENTS, request, trace_of
 from support.mappings import mapping_of
 from support.otlp_answers import TAKE
 from support.otlp_sink import OtlpSink
-from support.service import ANY_PORT, PROGRAM, Service, assert_books_kept, otel_bridge, running
+from support.service import ANY_PORT, PLAIN, PROGRAM, Service, assert_books_kept, otel_bridge, running
 
 from otel_bridge.app.crew import homes_in
 from otel_bridge.spool.inspection import Inspection, inspect
@@ -62,7 +62,7 @@ def service(folder: Path, sink: OtlpSink) -> Iterator[Service]:
 
 def over_http(service: Service, message: pb.ExportEventsRequest) -> int:
     """Send it over a connection of its own; how many events were accepted."""
-    answer = httpx.post(f"http://{service.http}/v1/events", content=message.SerializeToString(), timeout=30, trust_env=False)
+    answer = httpx.post(f"http://{service.http}/v1/events", content=message.SerializeToString(), timeout=30, **PLAIN)
     return pb.ExportEventsResponse.FromString(answer.raise_for_status().content).accepted
 
 
@@ -155,7 +155,7 @@ def test_an_upload_releases_what_other_workers_have_parked(service: Service, sin
             over_http(service, request(200 + sent, BUILD))
             sent += 1
         service.process.wait_until(partial(has_parked, folder, sent * EVENTS))
-    (missing,) = httpx.get(f"http://{service.http}/v1/missing", trust_env=False).json()["missing"]
+    (missing,) = httpx.get(f"http://{service.http}/v1/missing", **PLAIN).json()["missing"]
     assert (missing["ref"], int(missing["parked_events"]), int(missing["devices"])) == (BUILD, sent * EVENTS, 1)
     file = mapping_pb2.MappingFile(build_id=BUILD, mapping=mapping_of({"x": [1], "poison": [2]}))
     MappingServiceStub(service.channel).PutMapping(mapping_pb2.PutMappingRequest(file=file))
@@ -165,7 +165,7 @@ def test_an_upload_releases_what_other_workers_have_parked(service: Service, sin
     assert service.counts("parking_outgoing_events") == {("mapping",): sent * EVENTS}
     assert_arrived_once(sink, range(200, 200 + sent + 12))
     assert not [one for one in sink.received if b"no_mapping" in one.payload and b"late-" in one.payload]
-    assert not httpx.get(f"http://{service.http}/v1/missing", trust_env=False).json().get("missing")
+    assert not httpx.get(f"http://{service.http}/v1/missing", **PLAIN).json().get("missing")
 
 
 def test_a_second_bridge_is_refused(service: Service, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from support.spools import DAY_S, ROOMY, Watched, batch, emitted, positions
 
+from otel_bridge.errors import ConfigError
 from otel_bridge.spool.adoption import adopt
 from otel_bridge.spool.inspection import Inspection, inspect, summed
 from otel_bridge.spool.opening import FILE_NAME, Clocks
@@ -117,6 +119,35 @@ def test_again_and_of_nothing(run: Run, tmp_path: Path) -> None:
     assert told(inspect(ours)) == books
 
 
+def test_what_a_repair_left_halfway_is_taken_over_too(run: Run, tmp_path: Path) -> None:
+    """A kill between the renames of a repair leaves no `spool.db`, but its events in the file that was to take its place."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    run(life(ours, OURS, 0))
+    run(life(theirs, THEIRS, 10))
+    before = told(summed([inspect(ours), inspect(theirs)]))
+    shutil.copy(theirs / FILE_NAME, theirs / f"{FILE_NAME}.new")
+    (theirs / FILE_NAME).rename(theirs / f"{FILE_NAME}.damaged")
+    adopt(ours, theirs, [*OURS, "late"], Watched())
+    assert told(inspect(ours)) == before
+
+
+def test_values_that_fell_over_do_not_stop_the_start(run: Run, tmp_path: Path) -> None:
+    """What no check of SQLite finds, a text that is none or a number that is one, is taken over as it is read elsewhere."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    run(life(ours, OURS, 0))
+    run(life(theirs, THEIRS, 10))
+    before = summed([inspect(ours), inspect(theirs)])
+    with closing(sqlite3.connect(theirs / FILE_NAME)) as connection:
+        connection.execute("UPDATE drops SET reason = CAST(x'ff' AS TEXT)")
+        connection.execute("UPDATE records SET pending = CAST(pending AS BLOB)")
+        connection.commit()
+    adopt(ours, theirs, [*OURS, "late"], Watched())
+    after = inspect(ours)
+    assert after.waiting.events == before.waiting.events
+    assert all(ledger.unaccounted == 0 for ledger in after.ledgers)
+    assert sum(ledger.accepted for ledger in after.ledgers) == sum(ledger.accepted for ledger in before.ledgers)
+
+
 KILLED = """
 import os, signal, sqlite3, sys
 from pathlib import Path
@@ -131,6 +162,7 @@ def stop(statement):
 
 def traced(*arguments, connect=sqlite3.connect, **options):
     connection = connect(*arguments, **options)
+    connection.execute("PRAGMA cache_size = 1").close()  # so that some of the move is in the file before its commit
     connection.set_trace_callback(stop)
     return connection
 
@@ -158,6 +190,9 @@ def test_a_kill_leaves_each_record_once(run: Run, tmp_path: Path, at: str) -> No
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL
+    if at == "DELETE FROM theirs.drops":  # on the way
+        with pytest.raises(ConfigError, match="cannot be read"):
+            inspect(ours)
     watched = Watched()
     adopt(ours, theirs, [*OURS, "late"], watched)
     assert told(inspect(ours)) == before

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from support.spools import DAY_S, ROOMY, Watched, batch, outlet_of, positions
 
 from otel_bridge.spool import arrivals
 from otel_bridge.spool.arrivals import Arrival
-from otel_bridge.spool.books import Account
+from otel_bridge.spool.books import Account, Books
 from otel_bridge.spool.encode import encode
 from otel_bridge.spool.file import SpoolFile
 from otel_bridge.spool.inspection import inspect
@@ -76,6 +77,22 @@ def test_what_fails_leaves_nothing(count: int, broken: str, tmp_path: Path) -> N
             [Account(1, "default", 4 + count, 4)],
             [Account(1, "default", 4 + count, 4)],
         )
+
+
+def test_what_is_told_to_have_failed_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the books, forgotten since a write failed, cannot be read: else its sender would send it once more."""
+
+    def fail(*_: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with closing(asyncio.new_event_loop()) as loop, open_file(tmp_path, ("default",), "FULL", SYSTEM).file as file:
+        file.roll_back()
+        arrival = Work(Arrival(encode(batch(1)), 1), loop.create_future())
+        with monkeypatch.context() as patch:
+            patch.setattr(Books, "read", fail)
+            ((_, _, error),) = Writer(file, tmp_path).commit([arrival])
+        assert error is not None
+        assert told(file)[0] == 0
 
 
 def test_the_time_is_noted_before_anything_waits(tmp_path: Path) -> None:

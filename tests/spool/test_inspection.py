@@ -1,6 +1,7 @@
 """What can be seen of a spool's file from outside."""
 
 import asyncio
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -114,3 +115,26 @@ def test_no_spool(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(b"nothing of the kind" * 99)
     with pytest.raises(ConfigError, match="cannot be read: file is not a database"):
         inspect(tmp_path)
+
+
+def test_half_of_a_transaction_is_not_shown(tmp_path: Path, run: Run) -> None:
+    """What a kill has left of a spool that was being taken over is what its journal undoes, at the next start."""
+
+    async def live(folder: Path, batches: int) -> None:
+        spool = await asyncio.to_thread(opened, folder)
+        for position in range(batches):
+            await spool.append(batch(1000, position))
+        spool.close()
+        await spool.finish()
+
+    run(live(tmp_path / "whole", 20))
+    with closing(sqlite3.connect(tmp_path / "whole" / FILE_NAME, isolation_level=None)) as connection:
+        for statement in ("PRAGMA journal_mode = DELETE", "PRAGMA cache_size = 1", "BEGIN"):
+            connection.execute(statement).close()
+        connection.execute("UPDATE records SET events = events - 1").close()
+        shutil.copytree(tmp_path / "whole", tmp_path / "killed")
+        connection.execute("ROLLBACK").close()
+    with pytest.raises(ConfigError, match="readonly"):
+        inspect(tmp_path / "killed")
+    run(live(tmp_path / "killed", 0))
+    assert inspect(tmp_path / "killed").waiting.events == 20_000

@@ -43,6 +43,8 @@ from otel_bridge.v1.profiling_pb2_grpc import ProfilingServiceStub
 PROGRAM = Path(sys.executable).with_name("otel-bridge")
 ANY_PORT = f"{LOOPBACK}:0"
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what one test listens on, to show that it may not be reached without a token
+PLAIN: dict[str, Any] = {"trust_env": False, "verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)}
+"""For httpx, over HTTP without TLS: left to itself it would read all certificates of the system for each request."""
 _LISTENS = re.compile(r"listens for gRPC on (\S+) and for HTTP on ([^\s\"]+)")
 
 
@@ -154,7 +156,7 @@ class Service:
     @property
     def _http_options(self) -> dict[str, Any]:
         if self.way_in is None:
-            return {"trust_env": False}
+            return PLAIN
         headers = {"authorization": f"Bearer {self.way_in.bearer}"}
         return {"trust_env": False, "verify": self.way_in.context, "headers": headers}
 

@@ -134,3 +134,4 @@ def test_the_silent_recorder_takes_everything() -> None:
     for instrument in INSTRUMENTS:
         record(telemetry, instrument)
         record(telemetry, instrument)
+    assert not telemetry._seen

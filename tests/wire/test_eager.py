@@ -98,3 +98,22 @@ def test_what_it_waits_for_may_fail(run: Run) -> None:
             await begun
 
     run(main())
+
+
+def test_what_it_waits_for_is_cancelled_with_it(run: Run) -> None:
+    """Who is cancelled cancels what it waits for, as any task does, also before its own task's first step."""
+
+    async def main() -> None:
+        inner = asyncio.ensure_future(asyncio.sleep(1000))
+
+        async def work() -> None:
+            await inner
+
+        begun = begin(work())
+        assert isinstance(begun, asyncio.Task)
+        begun.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await begun
+        assert inner.cancelled()
+
+    run(main())

@@ -126,6 +126,36 @@ def test_what_was_refused_is_taken_by_whoever_is_next(run: Run) -> None:
     run(send())
 
 
+def test_an_attempt_that_begins_while_another_worker_is_told_of_none(run: Run) -> None:
+    """Whoever was named may begin anew before it is heard that it has nothing: it is the first then, and is waited for."""
+
+    async def refuse() -> bytes:
+        raise SpoolFull("no room")
+
+    async def send() -> None:
+        kept: list[Name] = []
+        begun: list[asyncio.Task[bytes]] = []
+        with table() as file:
+            (one, _) = crew(file, 1)[0]
+
+            async def ask(_worker: int, asked: Name) -> bytes | None:
+                answer = await one.answer_to(asked)
+                if not begun:
+                    begun.append(asyncio.create_task(one.once(asked, keeper(one, asked, kept))))
+                    await asyncio.sleep(0)
+                return answer
+
+            told = Told()
+            two = Repeats(1000, 3600.0, Disk(), told, elsewhere=Elsewhere(Owners(file, 1), 1, ask))
+            with pytest.raises(SpoolFull):
+                await one.once(name(1), refuse)
+            assert await two.once(name(1), keeper(two, name(1), kept)) == b"yes"
+            assert await begun[0] == b"yes"
+            assert (kept, told.duplicates) == ([name(1)], 1)
+
+    run(send())
+
+
 def test_a_worker_that_is_away_may_have_kept_it(run: Run) -> None:
     """Until it is back, senders are told to come again: to keep the request here might be to keep it twice."""
 
@@ -167,14 +197,24 @@ def test_a_full_row_forgets_its_oldest() -> None:
         now = iter(range(1, 1000))
         ours, theirs = Owners(file, 0, lambda: next(now)), Owners(file, 1, lambda: next(now))
         for number in range(16):
-            assert ours.take(name(number)) == (0, False)
-        assert [theirs.take(name(number)) for number in range(16)] == [(0, False)] * 16
-        assert ours.take(name(0)) == (0, False)
-        assert theirs.take(name(16)) == (1, False)
-        assert theirs.take(name(0)) == (0, False)
-        assert theirs.take(name(1)) == (1, False)
-        assert theirs.take(name(3)) == (0, False)
-        assert theirs.take(name(3), instead_of=0) == (1, False)
-        assert ours.take(name(3), instead_of=2) == (1, False)
-        assert ours.take(name(3, b"other")) == (0, True)
-        assert ours.take(name(3, b"other")) == (0, False)
+            assert ours.take(name(number)) == (0, number + 1, False)
+        assert [theirs.take(name(number)) for number in range(16)] == [(0, number + 1, False) for number in range(16)]
+        assert ours.take(name(0)) == (0, 17, False)
+        assert theirs.take(name(16)) == (1, 18, False)
+        assert theirs.take(name(0)) == (0, 17, False)
+        assert theirs.take(name(1)) == (1, 19, False)
+        assert theirs.take(name(3)) == (0, 4, False)
+        assert ours.take(name(3, b"other")) == (0, 20, True)
+        assert ours.take(name(3, b"other")) == (0, 21, False)
+
+
+def test_an_entry_is_taken_over_as_it_was_seen() -> None:
+    """Not once its owner has taken it again; and then from whoever is told."""
+    with table() as file:
+        now = iter(range(1, 1000))
+        ours, theirs = Owners(file, 0, lambda: next(now)), Owners(file, 1, lambda: next(now))
+        first = ours.take(name(1))
+        again = ours.take(name(1))
+        assert theirs.take(name(1), instead_of=first) == again
+        assert theirs.take(name(1), instead_of=again) == (1, 3, False)
+        assert ours.take(name(1), instead_of=again) == (1, 3, False)
