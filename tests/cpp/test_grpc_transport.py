@@ -147,14 +147,12 @@ def test_large_requests(send_grpc: Path) -> None:
 
 
 def test_a_server_that_is_slow(send_grpc: Path) -> None:
-    """When the time is over the call is, too, and the next one goes over a new connection."""
+    """When the time is over the call is, too, whichever end sees it first, and the next one is answered."""
     with EventsPeer() as peer, Sender(send_grpc, peer.target, "timeout_ms=1000") as send:
         peer.answers.append(Answer(delay_s=30))
         late = send(b"x")
         assert (late.status, late.again) == ("DEADLINE_EXCEEDED", True)
-        assert late.message == f"{peer.target} did not answer within 1000 ms"
         assert send(b"y").sent
-    assert peer.calls[0].peer != peer.calls[1].peer
 
 
 def test_a_server_that_goes_away_during_a_call(send_grpc: Path) -> None:

@@ -282,6 +282,7 @@ def test_the_deadline_holds(send_grpc: Path, script: Callable[[RawConnection], N
     with RawPeer(script, RawConnection.answer_all) as peer, Sender(send_grpc, peer.target, "timeout_ms=1000") as send:
         outcome = send(bytes(8 << 20))
         assert (outcome.status, outcome.again) == ("DEADLINE_EXCEEDED", True)
+        assert outcome.message == f"{peer.target} did not answer within 1000 ms"
         assert send(b"x").sent
         assert peer.connections == 2
 
