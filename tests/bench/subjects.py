@@ -43,7 +43,8 @@ from otel_bridge.wire.frame import Frame
 
 IN_FLIGHT, CONNECTIONS, DEVICES = 8, 4, 16
 _OTLP = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-_REMEMBERED_EVENTS, _LEAST_REMEMBERED = 40_960, 64  # two passes, which may arrive in any order, and what follows them
+_REMEMBERED_EVENTS, _LEAST_REMEMBERED = 65_536, 64
+"""Of the first and of the last that are sent: more than is on its way at a time, which after an outage arrives in any order."""
 
 
 class Subject:
@@ -96,6 +97,7 @@ class Bridge(Subject):
         self._devices, self._metadata_bytes, self._varied = devices, metadata_bytes, varied
         self._fleets: dict[int, Fleet] = {}
         self._random = np.random.default_rng(7)
+        self._first: list[bytes] = []
         self._sent: deque[bytes] = deque()
         registry = MemoryRegistry()
         for file, build in used:
@@ -105,17 +107,17 @@ class Bridge(Subject):
     def send(self, events: int, requests: int, rate: float | None = None) -> Outcome:
         """Send so many requests of so many events."""
         fleet = self._varied_fleet(events, requests) if self._varied else self._fleet(events)
-        self._sent = deque(maxlen=max(_REMEMBERED_EVENTS // events, _LEAST_REMEMBERED))
+        self._first, self._sent = [], deque(maxlen=max(_REMEMBERED_EVENTS // events, _LEAST_REMEMBERED))
 
         def body() -> Body:
             made = fleet.body()
-            self._sent.append(made.data)
+            (self._sent if len(self._first) == self._sent.maxlen else self._first).append(made.data)
             return made
 
         return _done(drive(body, self._doors, requests, events, rate=rate))
 
     def check(self, arrived: bytes) -> None:
-        """Spans of the requests that were sent last are what they give here, byte for byte."""
+        """Spans of the requests that were sent first and last are what they give here, byte for byte."""
         seen = {
             each.value.string_value
             for resource in ExportTraceServiceRequest.FromString(arrived).resource_spans
@@ -123,7 +125,7 @@ class Bridge(Subject):
             if each.key == DEVICE
         }
         expected: dict[tuple[bytes, bytes], bytes] = {}
-        for body in self._sent:
+        for body in (*self._first, *self._sent):
             frame = Frame.FromString(body)
             if frame.stream is not None and frame.stream.resource[-1].value.text.decode() in seen:
                 batch = admit_events(frame, body, Receipt(time.time_ns()), RULES, lambda *_: None).batch
