@@ -79,7 +79,8 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(value) == len(pairs):
         return value
     seen: set[str] = set()
-    return _Ambiguous(pairs, next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
+    twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # it is None: goes on
+    return _Ambiguous(pairs, twice)
 
 
 def _integer(digits: str) -> int | float:
