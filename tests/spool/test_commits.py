@@ -5,10 +5,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from otel_bridge.spool import commits as commits_module
 from otel_bridge.spool.commits import Commits
 from otel_bridge.spool.file import SpoolFile
 from otel_bridge.spool.opening import SYSTEM, open_file
@@ -70,6 +72,6 @@ def test_a_lone_one_is_not_held_up_and_several_wait_for_as_many(
 
     with monkeypatch.context() as patch:
         patch.setattr(Writer, "commit", commit)
-        patch.setattr(time, "sleep", sleep)
+        patch.setattr(commits_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
         run(go())
     assert steps[:4] == [1, 3, 3, "sleep"]

@@ -113,7 +113,7 @@ class Process:
         """Send it a signal."""
         self.popen.send_signal(number)
 
-    def stop(self, *, grace_s: float = 10.0) -> int:
+    def stop(self, *, grace_s: float = 30.0) -> int:
         """Terminate it, kill it after the grace, and return its exit code."""
         self.popen.terminate()
         try:
