@@ -38,7 +38,7 @@ def test_answers(send_grpc: Path, target: str) -> None:
 
 def test_no_answer(send_grpc: Path, target: str) -> None:
     """A call to which no answer comes ends with its deadline, at one end or the other."""
-    with Sender(send_grpc, target, "timeout_ms=2500") as send:
+    with Sender(send_grpc, target, "timeout_ms=1000") as send:
         outcome = send(b"s")
         assert outcome.status in {"DEADLINE_EXCEEDED", "CANCELLED"}  # ours; or grpc-go's, which resets the stream
         assert outcome.again
