@@ -100,11 +100,14 @@ def test_many_requests_at_once(run: Run) -> None:
         server = await asyncio.start_server(hold, LOOPBACK, 0, backlog=count)
         exporter = OtlpHttp(f"http://{LOOPBACK}:{server.sockets[0].getsockname()[1]}", timeout_s=60.0)
         sending = [asyncio.create_task(exporter.send(a_payload(1))) for _ in range(count)]
-        async with asyncio.timeout(30):
-            await all_there.wait()
-        await exporter.close()
-        assert all(isinstance(each, BackEndUnavailable) for each in await asyncio.gather(*sending, return_exceptions=True))
-        server.close()
+        try:
+            async with asyncio.timeout(30):
+                await all_there.wait()
+        finally:
+            await exporter.close()
+            answers = await asyncio.gather(*sending, return_exceptions=True)
+            server.close()
+        assert all(isinstance(each, BackEndUnavailable) for each in answers)
 
     run(scene())
     assert len(arrived) == count
