@@ -32,7 +32,7 @@ def main(effort: Effort = USUAL) -> list[Figure]:
     print(f"  {BATCH} a request, over gRPC; median (min..max) of {effort.rounds(ROUNDS)} rounds in turns")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        sink = stack.enter_context(Sink(free_ports(1)[0]))
+        sink = stack.enter_context(Sink())
         subjects = {}
         for durability in DURABILITIES:
             ports = tuple(free_ports(2))
