@@ -57,9 +57,12 @@ def assemble(scene: Scene, limit_bytes: int) -> list[Payload]:
         return []
     rows = _rows(scene)
     sealing = _Sealing(rows, limit_bytes)
-    edges = [*np.flatnonzero(np.diff(rows.stream, prepend=-1)).tolist(), len(rows.stream)]
-    for (first, last), stream in zip(pairwise(edges), rows.stream[edges[:-1]].tolist(), strict=True):
-        sealing.add(scene.resources[stream].head, first, last)
+    numbers: dict[bytes, int] = {}
+    resource = np.array([numbers.setdefault(each.head, len(numbers)) for each in scene.resources], np.int64)[rows.stream]
+    edges = [0, *((resource[1:] != resource[:-1]).nonzero()[0] + 1).tolist(), len(resource)]
+    heads = list(numbers)
+    for (first, last), number in zip(pairwise(edges), resource[edges[:-1]].tolist(), strict=True):
+        sealing.add(heads[number], first, last)
     return sealing.finish()
 
 
