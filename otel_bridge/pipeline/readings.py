@@ -49,7 +49,7 @@ class Readings:
     ) -> tuple[Metadata, NDArray[np.int64]]:
         """What the metadata of a batch say, and int64[n] the entry of each row; -1: it has none."""
         decoded = np.full(len(batch), -1)
-        rows = np.flatnonzero(batch.metadata)
+        rows = batch.metadata.nonzero()[0] if len(batch.payloads) > 1 else decoded[:0]
         if not len(rows):
             return Metadata(), decoded
         first, number = _distinct(template[rows], batch.metadata[rows])

@@ -186,10 +186,11 @@ class Stages:
 def count_by_status(scene: Scene) -> dict[tuple[Status, str], int]:
     """Delegate events by (status, backend id or "")."""
     counts = np.bincount(scene.template, minlength=len(scene.templates)).tolist()
-    result: dict[tuple[Status, str], int] = {}
+    events: dict[tuple[int, str], int] = {}  # by `id`: to hash a member of an Enum takes long
+    found: dict[int, Status] = {}
     for template, count in zip(scene.templates, counts, strict=True):
-        resolution = template.face.resolution
-        if resolution.status is not None:
-            key = (resolution.status, resolution.delegate or "")
-            result[key] = result.get(key, 0) + count
-    return result
+        status, delegate = template.face.resolution.status, template.face.resolution.delegate or ""
+        if status is not None:
+            found[id(status)] = status
+            events[id(status), delegate] = events.get((id(status), delegate), 0) + count
+    return {(found[status], delegate): count for (status, delegate), count in events.items()}

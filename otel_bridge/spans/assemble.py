@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.spans import encode, ids
-from otel_bridge.spans.distinct import distinct
-from otel_bridge.spans.rows import Columns, prototype, write_rows
+from otel_bridge.spans.rows import Columns, Prototypes, write_rows
 from otel_bridge.spans.scene import Scene
 from otel_bridge.spans.tails import root_tails_of, tails_of
 from otel_bridge.spans.tree import NOWHERE
@@ -69,7 +68,7 @@ def assemble(scene: Scene, limit_bytes: int) -> list[Payload]:
 def _rows(scene: Scene) -> _Rows:
     batch, tree = scene.batch, scene.tree
     n = len(batch)
-    roots = np.flatnonzero(scene.has_root_span)
+    roots = scene.has_root_span.nonzero()[0]
     root_row = tree.root[roots]
     made = roots[root_row == NOWHERE]
     root_row[root_row == NOWHERE] = n + np.arange(len(made))
@@ -78,27 +77,24 @@ def _rows(scene: Scene) -> _Rows:
 
     tails, tail = tails_of(scene)
     root_tails, root_tail = root_tails_of(scene, roots, root_row)
-    tail = np.concatenate((tail, np.zeros(len(made), np.int64)))
+    block = tree.block
+    if len(made):
+        tail, block = np.concatenate((tail, made)), np.concatenate((block, made))
     tail[root_row] = root_tail + len(tails)
-    block = np.concatenate((tree.block, made)) if len(made) else tree.block
     stream = np.array([b.stream for b in batch.blocks], np.int64)[block]
     columns = _columns(scene, block, made, is_root)
     events = np.concatenate((1 + scene.counters.borne, np.zeros(len(made), np.int64)))
     order = _order(scene, stream, made)
     if order is not None:
         tail, stream, events, columns = tail[order], stream[order], events[order], columns.take(order)
-    first, which = distinct([tail, columns.parented.astype(np.int64)])
-    every = tails + root_tails
-    prototypes = [
-        prototype(every[number], parented=parented)
-        for number, parented in zip(tail[first].tolist(), columns.parented[first].tolist(), strict=True)
-    ]
-    data, offsets, tail_at = write_rows(prototypes, which, columns)
+    data, offsets, tail_at = write_rows(Prototypes(tails, root_tails), tail, columns)
     if len(scene.metadata):
         entry, face_bytes = _entries(scene, root_row, len(is_root))
         chosen = slice(None) if order is None else order
         scene.metadata.fill(data, tail_at + face_bytes[chosen], entry[chosen])
-    return _Rows(data.data, offsets, stream, np.concatenate(([0], np.cumsum(events))))
+    events_before = np.zeros(len(events) + 1, np.int64)
+    events.cumsum(out=events_before[1:])
+    return _Rows(data.data, offsets, stream, events_before)
 
 
 def _entries(scene: Scene, root_row: NDArray[np.int64], rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
