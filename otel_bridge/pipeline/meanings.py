@@ -5,8 +5,8 @@ Invariants
 * Everything is found for one block of each kind, and once per distinct row; what stands for the whole is spread by index.
 * What kinds mean follows from their key alone (spans/kinds.py), in which a mapping stands by its digest: so it is remembered
   over passes, and an upload or a deletion leaves nothing stale. Parts of split inferences are found anew each time.
-* What is remembered has bounds, in entries and in bytes. It holds names and identifiers of senders, as templates do, and nothing
-  that they say of themselves or of one inference; those that are used least go first.
+* What is remembered has bounds, in entries and in bytes; what was used least lately goes first. It holds names and identifiers
+  of senders, as templates do, and nothing that they say of themselves or of one inference.
 """
 
 from collections import OrderedDict
@@ -71,7 +71,7 @@ class Meanings:
         self._bytes = 0
 
     def of(self, batch: EventBatch, kinds: Kinds, mappings: Sequence[CompiledMapping | None]) -> Meaning:
-        """What the kinds of a batch mean; `mappings` are those of its streams, whose digests are the `meanings` of the kinds."""
+        """What the kinds of a batch mean; `mappings` are those of its streams, by whose digests its blocks were told apart."""
         key = kinds.key if kinds.bounds[-1] <= _MOST_ROWS else None
         known = self._known.get(key) if key is not None else None
         if key is not None and known is not None:

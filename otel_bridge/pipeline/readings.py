@@ -26,6 +26,8 @@ from otel_bridge.spans.withholding import Withhold, show_all
 _FEW = 16
 """Byte strings that are read one by one in less time than their columns take."""
 
+_NONE = Metadata()
+
 DeclaredAt = Callable[[int, str | None], bytes]
 """(row, delegate) -> the serialised `MetadataFormat` that the row's mapping has for the delegate; b"": none."""
 
@@ -51,7 +53,7 @@ class Readings:
         decoded = np.full(len(batch), -1)
         rows = batch.metadata.nonzero()[0] if len(batch.payloads) > 1 else decoded[:0]
         if not len(rows):
-            return Metadata(), decoded
+            return _NONE, decoded
         first, number = _distinct(template[rows], batch.metadata[rows])
         found = rows[first]  # a row of each entry
         tenants, tenant = _tenants(batch, found)

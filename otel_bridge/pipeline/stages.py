@@ -28,7 +28,7 @@ from otel_bridge.spans.compile import Template, Templates
 from otel_bridge.spans.counters import Counters, gather
 from otel_bridge.spans.describe import describe_root
 from otel_bridge.spans.ids import trace_ids
-from otel_bridge.spans.inference import Inference, inference_of, is_shared, said_by
+from otel_bridge.spans.inference import Inference, Said, inference_of, is_shared, said_by
 from otel_bridge.spans.kinds import Kinds, kinds_of
 from otel_bridge.spans.place import Timeline
 from otel_bridge.spans.resource import Resources
@@ -153,23 +153,26 @@ class Stages:
 
     def _infer(self, work: Work) -> None:
         batch = work.batch
-        numbers: dict[tuple[object, ...], int] = {}
-        chosen: list[int] = []
-        said = [
-            (stream.model.name, said_by(stream, moved_ns))
+        senders: dict[tuple[str | None, Said], int] = {}  # what streams say of all of their inferences
+        sender = [
+            senders.setdefault((stream.model.name, said_by(stream, moved_ns)), len(senders))
             for stream, moved_ns in zip(batch.streams, work.moved_ns, strict=True)
-        ]  # fmt: skip
-        kinds = work.kinds.number.tolist()
-        for block, kind, failed in zip(batch.blocks, kinds, work.tree.failed.tolist(), strict=True):
-            method = work.methods[kind]
-            model, clock = said[block.stream]
-            key = (model, clock, block.kind, block.name, method, block.error, failed) if is_shared(block) else (len(chosen),)
+        ]
+        said = list(senders)
+        numbers: dict[tuple[int, ...], int] = {}
+        known: dict[tuple[object, ...], int] = {}  # kinds may differ, and say the same
+        chosen: list[int] = []
+        for block, kind, failed in zip(batch.blocks, work.kinds.number.tolist(), work.tree.failed.tolist(), strict=True):
+            key = (sender[block.stream], kind, block.error or 0) if is_shared(block) else (len(chosen),)
             number = numbers.get(key)
             if number is None:
-                number = numbers[key] = len(work.inferences)
+                (model, clock), method = said[sender[block.stream]], work.methods[kind]
                 named = (block.kind, block.name, model, method)
-                root = self._templates.get(named, partial(describe_root, *named))
-                work.inferences.append(inference_of(block, root, method, clock, failed=failed))
+                meant = (*named, clock, block.error, failed) if is_shared(block) else key
+                number = numbers[key] = known.setdefault(meant, len(work.inferences))
+                if number == len(work.inferences):
+                    root = self._templates.get(named, partial(describe_root, *named))
+                    work.inferences.append(inference_of(block, root, method, clock, failed=failed))
             chosen.append(number)
         work.inference = np.array(chosen, np.int64)
 

@@ -123,17 +123,20 @@ def _columns(scene: Scene, block: NDArray[np.int64], made: NDArray[np.int64], is
     place = np.concatenate((tree.place, at_root))
     place[is_root] = ids.ROOT_PLACE
     derived = np.frombuffer(b"".join(scene.derived), "V16")
-    keys = derived.view(">u8").reshape(-1, 2).astype(np.uint64)[block]
+    halves = np.ascontiguousarray(derived.view(">u8").astype(np.uint64).reshape(-1, 2).T)
+    keys = halves[:, block].T
     parent = ids.span_ids(np.concatenate((tree.parent_place, at_root)), keys)
-    inference = scene.inference[block]
-    of_app = np.array([int.from_bytes(each.parent, "big") for each in inferences], np.uint64)
-    parent[is_root] = of_app[inference[is_root]]
+    parent[is_root] = 0
     trace = derived[block]
-    if any(each.trace_id for each in inferences):
+    flags = np.full(len(block), inferences[0].flags, np.uint32)
+    if any(each.trace_id or each.flags != each.root_flags for each in inferences):
+        inference = scene.inference[block]
+        of_app = np.array([int.from_bytes(each.parent, "big") for each in inferences], np.uint64)
+        parent[is_root] = of_app[inference[is_root]]
         foreign = np.array([bool(each.trace_id) for each in inferences], np.bool_)[inference]
         traces = np.frombuffer(b"".join(each.trace_id or bytes(16) for each in inferences), "V16")
         trace[foreign] = traces[inference[foreign]]
-    flags = np.array([(each.flags, each.root_flags) for each in inferences], np.uint32)
+        flags = np.array([(each.flags, each.root_flags) for each in inferences], np.uint32)[inference, is_root.astype(np.int64)]
     return Columns(
         trace=trace,
         span=ids.span_ids(place, keys),
@@ -141,7 +144,7 @@ def _columns(scene: Scene, block: NDArray[np.int64], made: NDArray[np.int64], is
         parented=parent != 0,
         start=np.concatenate((timeline.start, timeline.root_start[made])),
         end=np.concatenate((timeline.end, timeline.root_end[made])),
-        flags=flags[inference, is_root.astype(np.int64)],
+        flags=flags,
     )
 
 

@@ -37,6 +37,7 @@ _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 _NONE = bytes(16)
 _length = struct.Struct(">I").pack
+_position = struct.Struct(">Q").pack
 _POSITION_LENGTH = _length(8)
 """Of the position, which follows."""
 
@@ -57,7 +58,7 @@ def trace_ids(streams: Sequence[Stream], blocks: Iterable[Block]) -> Iterator[by
         if seed is None or request != of:  # the blocks of one request stand together
             of, seed = request, _seed(streams[request[0]], request[1])
         hashed = seed.copy()
-        hashed.update((block.position % 2**64).to_bytes(8, "big"))
+        hashed.update(_position(block.position % 2**64))
         digest = hashed.digest()
         yield digest if digest != _NONE else b"\x01" * 16
 

@@ -28,28 +28,31 @@ def tails_of(scene: Scene) -> tuple[list[bytes], NDArray[np.int64]]:
     Where metadata stand in forms, which are to be filled, they follow on the face (`Template.encoded`).
     """
     timeline = scene.timeline
+    faces = [template.encoded for template in scene.templates]
+    states = list(dict.fromkeys(inference.state for inference in scene.inferences))
+    encoded_states = [_encode_state(each) for each in states]
+    moved = timeline.moved.nonzero()[0]
+    own = (timeline.length == 0).astype(np.int64)
+    own[moved] = np.arange(2, len(moved) + 2)  # ticks differ from row to row
+    if not (len(scene.metadata) or scene.counters.encoded or len(states) > 1 or own.any()):
+        return [face + encoded_states[0] for face in faces], scene.template.copy()
+
     columns = [scene.template]
     metadata = scene.metadata.form[scene.decoded]
     if len(scene.metadata):
         columns.append(metadata)
     if scene.counters.encoded:
         columns.append(scene.counters.said + 1)
-    states = list(dict.fromkeys(inference.state for inference in scene.inferences))
     state = np.zeros(len(scene.batch), np.int64)
     if len(states) > 1:
         state = np.array([states.index(inference.state) for inference in scene.inferences], np.int64)[scene.inference]
         state = state[scene.tree.block]
         columns.append(state)
-    moved = timeline.moved.nonzero()[0]
-    own = (timeline.length == 0).astype(np.int64)
-    own[moved] = np.arange(2, len(moved) + 2)  # ticks differ from row to row
     columns.append(own)
     first, tail = distinct(columns)
 
-    faces = [template.encoded for template in scene.templates]
     counters = [*scene.counters.encoded, b""]
     owns = [b"", _INSTANT, *moved_tails(scene, moved)]
-    encoded_states = [_encode_state(each) for each in states]
     parts = (
         map(faces.__getitem__, scene.template[first].tolist()),
         map(scene.metadata.forms.__getitem__, metadata[first].tolist()),
@@ -69,7 +72,7 @@ def root_tails_of(
     `rows` are the rows of the roots in the batch; a number past its end is a root of the bridge's making.
     """
     inferences, inference = scene.inferences, scene.inference[blocks]
-    said = _says_more(scene)[np.minimum(rows, len(scene.batch))]  # what is past the end says nothing more
+    said = _say_more(scene, rows)
     own = np.zeros(len(rows), np.int64)
     own[said] = np.arange(1, np.count_nonzero(said) + 1)
     first, number = distinct([inference, own])
@@ -80,10 +83,17 @@ def root_tails_of(
     return [(tail, any(inferences[whose].parent)) for tail, whose in zip(tails, inference[first].tolist(), strict=True)], number
 
 
-def _says_more(scene: Scene) -> NDArray[np.bool_]:
-    """bool[n + 1]: rows that say more than their face (`own_attributes`); the last says nothing."""
-    more = (scene.decoded >= 0) | (scene.counters.said >= 0) | scene.timeline.moved | (scene.timeline.length == 0)
-    return np.append(more, False)
+def _say_more(scene: Scene, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which rows say more than their face (`own_attributes`); what is past the end says nothing."""
+    more = rows < len(scene.batch)
+    own = rows[more]
+    more[more] = (
+        (scene.decoded[own] >= 0)
+        | (scene.counters.said[own] >= 0)
+        | scene.timeline.moved[own]
+        | (scene.timeline.length[own] == 0)
+    )
+    return more
 
 
 def _root_tail(inference: Inference, extra: tuple[tuple[str, at.Value], ...]) -> bytes:
