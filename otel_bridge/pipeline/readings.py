@@ -100,12 +100,16 @@ class Readings:
         tenants, tenant = of_tenants
         first, kind = distinct([template[rows], tenant])  # a template is of one mapping, which several tenants may have
         of_kind = []
+        known: dict[tuple[str | None, bytes, int], Layout | None] = {}
         for row, whose in zip(rows[first].tolist(), tenant[first].tolist(), strict=True):
             face = templates[template[row]].face
             layout = None
             if not any(key.startswith(at.METADATA_PREFIX) for key, _ in face.attributes):  # else it says some itself (Vulkan)
                 delegate = face.resolution.delegate
-                layout = self._decoders.layout(delegate, declared(row, delegate), tenants[whose])
+                said = delegate, declared(row, delegate), whose
+                if said not in known:
+                    known[said] = self._decoders.layout(delegate, said[1], tenants[whose])
+                layout = known[said]
             of_kind.append(-1 if layout is None else layouts.setdefault(layout, len(layouts)))
         layout_of = np.array(of_kind, np.int64)[kind]
         wanted = np.array([*(layout.size for layout in layouts), -1], np.int64)[layout_of]
