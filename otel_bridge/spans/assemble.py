@@ -124,7 +124,7 @@ def _columns(scene: Scene, block: NDArray[np.int64], made: NDArray[np.int64], is
     place[is_root] = ids.ROOT_PLACE
     derived = np.frombuffer(b"".join(scene.derived), "V16")
     halves = np.ascontiguousarray(derived.view(">u8").astype(np.uint64).reshape(-1, 2).T)
-    keys = halves[:, block].T
+    keys = halves.take(block, 1).T  # ten times as fast as an index
     parent = ids.span_ids(np.concatenate((tree.parent_place, at_root)), keys)
     parent[is_root] = 0
     trace = derived[block]
