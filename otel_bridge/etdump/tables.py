@@ -45,7 +45,7 @@ class Source:
         if every is None:
             room = max(self.size - np.dtype(form).itemsize + 1, 0)
             every = self._every[form] = np.ndarray((room,), form, self.data, strides=(1,))
-        require(at.view(np.uint64).max(initial=0) < len(every))  # what is negative is huge
+        require(np.maximum.reduce(at.view(np.uint64), initial=0) < len(every))  # what is negative is huge
         return every[at].astype(np.uint64 if form == "<u8" else np.int64)
 
     def follow(self, at: Positions) -> Positions:
@@ -62,7 +62,7 @@ class Source:
             offsets[:, number] = read_vtable(self.data, vtable, slots)
             if profile:
                 read_profile_layout(self.data, vtable)
-        return offsets[:, which]
+        return offsets.take(which, 1)
 
     def values(self, tables: Positions, offsets: NDArray[np.int64], form: str, default: int) -> NDArray[Any]:
         """A scalar field of these tables."""

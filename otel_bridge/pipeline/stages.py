@@ -168,7 +168,7 @@ class Stages:
             if number is None:
                 (model, clock), method = said[sender[block.stream]], work.methods[kind]
                 named = (block.kind, block.name, model, method)
-                meant = (*named, clock, block.error, failed) if is_shared(block) else key
+                meant = (*named, clock, block.error, failed) if len(key) > 1 else key
                 number = numbers[key] = known.setdefault(meant, len(work.inferences))
                 if number == len(work.inferences):
                     root = self._templates.get(named, partial(describe_root, *named))
