@@ -75,13 +75,14 @@ class Source:
 
     def texts(self, tables: Positions, offsets: NDArray[np.int64]) -> Texts:
         """A field of these tables that is a text or a byte vector."""
-        at, length = np.zeros(len(tables), np.int64), np.zeros(len(tables), np.int64)
         there = offsets.nonzero()[0]
-        if len(there):
-            found = self.follow((tables + offsets)[there])
-            lengths = self.numbers(found, "<u4")
-            require((found + lengths)[lengths > 0].max(initial=0) <= self.size - 4)
-            at[there], length[there] = found, lengths
+        found = self.follow((tables + offsets)[there])
+        lengths = self.numbers(found, "<u4")
+        require((found + lengths).max(initial=0) <= self.size - 4)
+        if len(there) == len(tables):
+            return Texts(found, lengths)
+        at, length = np.zeros(len(tables), np.int64), np.zeros(len(tables), np.int64)
+        at[there], length[there] = found, lengths
         return Texts(at, length)
 
 
