@@ -2,8 +2,8 @@
 What one machine takes: resolved spans a second, and how long a span is on its way at half of that.
 
 Load, bridge and sink share the machine. The rate is that of spans at the sink, from the first request to the last span: over
-gRPC in and out, and over HTTP. The way of an inference, over gRPC, begins at its end, when its request is made, and ends when its
-root span is at the sink: sending, admission, spool, resolution, export.
+gRPC in and out, and over HTTP. The way of an inference, over gRPC, begins at its end, when its request is made, and ends when
+its root span is at the sink: sending, admission, spool, resolution, export.
 """
 
 import statistics
