@@ -9,13 +9,15 @@ Invariants
 * A name is resolved for every new connection, by the system, and no connection is older than `max_age_s`. One that was idle for
   longer than servers commonly wait is not used again: a request that meets a closed door would look like an outage.
 * At most `_LARGEST_ANSWER_BYTES` of an answer are read, and never decompressed.
-* A payload is compressed off the event loop, and written as it is: not copied, and not in pieces.
+* A payload is compressed off the event loop, and written as it is: not copied, and not in pieces. What a back end did not take
+  of it is let go with the request: the loop would keep it, and the connection, until that back end reads on.
 """
 
 import asyncio
 import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import TYPE_CHECKING, cast
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
@@ -31,6 +33,9 @@ from otel_bridge.export.proxies import find_proxy
 from otel_bridge.export.renewal import Renewal
 from otel_bridge.export.tenant_header import TenantHeader
 from otel_bridge.export.token import Token
+
+if TYPE_CHECKING:
+    from aiohttp.http import StreamWriter
 
 PROTOBUF = "application/x-protobuf"
 RETRYABLE = frozenset(
@@ -94,6 +99,7 @@ class OtlpHttp:
         self._token = token
         self._of_tenant = of_tenant
         self._timeout_s = timeout_s
+        self._under_way: set[_Whole] = set()
         self._sessions = Renewal(self._open, aiohttp.ClientSession.close, tls=tls, max_age_s=max_age_s)
 
     async def send(self, payload: bytes, tenant: str = "") -> Sent:
@@ -113,6 +119,8 @@ class OtlpHttp:
 
     async def close(self) -> None:
         """See `Exporter.close`."""
+        for body in self._under_way:
+            body.abort()
         await self._sessions.close()
 
     def _open(self, context: ssl.SSLContext | None) -> aiohttp.ClientSession:
@@ -134,16 +142,21 @@ class OtlpHttp:
     async def _post(
         self, session: aiohttp.ClientSession, payload: bytes, headers: Mapping[str, str]
     ) -> tuple[aiohttp.ClientResponse, bytes]:
+        body = _Whole(payload)
+        self._under_way.add(body)
         try:
             async with (
                 asyncio.timeout(self._timeout_s),
-                session.post(self._url, data=_Whole(payload), headers=headers, allow_redirects=False) as response,
+                session.post(self._url, data=body, headers=headers, allow_redirects=False) as response,
             ):
                 return response, await _read(response)
         except TimeoutError as error:
             raise BackEndUnavailable(f"back end {self._url} did not answer within {self._timeout_s:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise BackEndUnavailable(f"back end {self._url} cannot be reached: {shown(_cause(error))}") from error
+        finally:
+            self._under_way.discard(body)
+            body.let_go()
 
     def _failure(self, response: aiohttp.ClientResponse, body: bytes) -> BackEndUnavailable | ExportRejected:
         said = f"back end {self._url} answered HTTP {response.status}"
@@ -164,8 +177,20 @@ class _Whole(aiohttp.Payload):
     def __init__(self, body: bytes) -> None:
         super().__init__(body, content_type=PROTOBUF)
         self._size = len(body)
+        self._transport: asyncio.Transport | None = None
+
+    def abort(self) -> None:
+        """Close the connection that it is written to, whatever is not sent yet."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def let_go(self) -> None:
+        """Do not hold on to a connection that is being closed. One that was given back is left alone: others may use it."""
+        if self._transport is not None and self._transport.is_closing():
+            self._transport.abort()
 
     async def write(self, writer: AbstractStreamWriter) -> None:
+        self._transport = cast("StreamWriter", writer).transport
         writer.send_headers()
         await writer.write(self._value)
 

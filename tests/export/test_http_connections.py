@@ -4,6 +4,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,6 +19,9 @@ from otel_bridge.export.otlp_http import OtlpHttp
 from otel_bridge.export.protocol import TOO_LARGE, Sent
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+LARGE = 64 << 20
+"""Bytes of a request that no kernel takes as a whole from a client whose server does not read."""
 
 
 def test_an_answer_before_the_body(run: Run) -> None:
@@ -35,7 +39,7 @@ def test_an_answer_before_the_body(run: Run) -> None:
     async def scene(endpoint: str) -> None:
         exporter = OtlpHttp(endpoint)
         with pytest.raises(ExportRejected, match="answered HTTP 413") as caught:
-            await exporter.send(bytes(32 << 20))
+            await exporter.send(bytes(LARGE))
         await exporter.close()
         assert caught.value.reason == TOO_LARGE
 
@@ -81,6 +85,48 @@ def test_a_connection_that_was_idle_for_long(run: Run, monkeypatch: pytest.Monke
         assert run(connections(sink)) == 1
         monkeypatch.setattr(otlp_http, "_IDLE_S", 0.0)
         assert run(connections(sink)) == 3
+
+
+def test_what_is_not_taken_is_let_go(run: Run) -> None:
+    """A back end that stops reading, and later goes on, gets no more of a request that was given up: none of it was kept."""
+
+    async def scene(listener: socket.socket) -> int:
+        exporter = OtlpHttp(f"http://{LOOPBACK}:{listener.getsockname()[1]}", timeout_s=0.5)
+        with pytest.raises(BackEndUnavailable, match="did not answer within"):
+            await exporter.send(bytes(LARGE))
+        taken = await asyncio.to_thread(read_to_the_end, listener)
+        await exporter.close()
+        return taken
+
+    def read_to_the_end(listener: socket.socket) -> int:
+        connection, _ = listener.accept()
+        connection.settimeout(20)
+        taken = 0
+        with connection, suppress(ConnectionResetError):
+            while chunk := connection.recv(1 << 20):
+                taken += len(chunk)
+        return taken
+
+    with socket.create_server((LOOPBACK, 0)) as listener:
+        assert run(scene(listener)) < LARGE
+
+
+def test_close_waits_for_nobody(run: Run) -> None:
+    """The exporter is closed at once, and requests under way fail, even where the back end does not read what it is sent."""
+
+    async def scene(listener: socket.socket) -> None:
+        exporter = OtlpHttp(f"http://{LOOPBACK}:{listener.getsockname()[1]}", timeout_s=600.0)
+        sending = asyncio.create_task(exporter.send(bytes(LARGE)))
+        connection, _ = await asyncio.to_thread(listener.accept)
+        with connection:
+            await asyncio.to_thread(connection.recv, 1)
+            async with asyncio.timeout(20):
+                await exporter.close()
+                with pytest.raises(BackEndUnavailable):
+                    await sending
+
+    with socket.create_server((LOOPBACK, 0)) as listener:
+        run(scene(listener))
 
 
 def test_many_requests_at_once(run: Run) -> None:
