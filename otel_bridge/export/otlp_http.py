@@ -9,18 +9,15 @@ Invariants
 * A name is resolved for every new connection, by the system, and no connection is older than `max_age_s`. One that was idle for
   longer than servers commonly wait is not used again: a request that meets a closed door would look like an outage.
 * At most `_LARGEST_ANSWER_BYTES` of an answer are read, and never decompressed.
-* A payload is compressed off the event loop, and written as it is: not copied, and not in pieces. What a back end did not take
-  of it is let go with the request: the loop would keep it, and the connection, until that back end reads on.
+* A payload is compressed off the event loop, and sent as one piece: `http_body`.
 """
 
 import asyncio
 import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, cast
 
 import aiohttp
-from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from otel_bridge import __version__
@@ -28,14 +25,12 @@ from otel_bridge.config.reload import Reloaded
 from otel_bridge.errors import BackEndUnavailable, ConfigError, ExportRejected
 from otel_bridge.export.answers import read_retry_after_s, read_sent, read_status, shown
 from otel_bridge.export.compression import COMPRESS
+from otel_bridge.export.http_body import HttpBody
 from otel_bridge.export.protocol import INVALID, TOO_LARGE, Sent
 from otel_bridge.export.proxies import find_proxy
 from otel_bridge.export.renewal import Renewal
 from otel_bridge.export.tenant_header import TenantHeader
 from otel_bridge.export.token import Token
-
-if TYPE_CHECKING:
-    from aiohttp.http import StreamWriter
 
 PROTOBUF = "application/x-protobuf"
 RETRYABLE = frozenset(
@@ -99,7 +94,7 @@ class OtlpHttp:
         self._token = token
         self._of_tenant = of_tenant
         self._timeout_s = timeout_s
-        self._under_way: set[_Whole] = set()
+        self._under_way: set[HttpBody] = set()
         self._sessions = Renewal(self._open, aiohttp.ClientSession.close, tls=tls, max_age_s=max_age_s)
 
     async def send(self, payload: bytes, tenant: str = "") -> Sent:
@@ -142,7 +137,7 @@ class OtlpHttp:
     async def _post(
         self, session: aiohttp.ClientSession, payload: bytes, headers: Mapping[str, str]
     ) -> tuple[aiohttp.ClientResponse, bytes]:
-        body = _Whole(payload)
+        body = HttpBody(payload, PROTOBUF)
         self._under_way.add(body)
         try:
             async with (
@@ -167,35 +162,6 @@ class OtlpHttp:
         if response.status // 100 == 3 and (place := response.headers.get("location")):  # noqa: PLR2004  # 3xx
             said += f", which is not followed: set export.endpoint to where it leads, {shown(place)}"
         return ExportRejected(said, reason=_REASONS.get(response.status))
-
-
-class _Whole(aiohttp.Payload):
-    """A body in one piece. Bare bytes are copied behind the headers before Python 3.12.9, and warned of where over 1 MiB."""
-
-    _autoclose = True  # there is nothing to close
-
-    def __init__(self, body: bytes) -> None:
-        super().__init__(body, content_type=PROTOBUF)
-        self._size = len(body)
-        self._transport: asyncio.Transport | None = None
-
-    def abort(self) -> None:
-        """Close the connection that it is written to, whatever is not sent yet."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def let_go(self) -> None:
-        """Do not hold on to a connection that is being closed. One that was given back is left alone: others may use it."""
-        if self._transport is not None and self._transport.is_closing():
-            self._transport.abort()
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        self._transport = cast("StreamWriter", writer).transport
-        writer.send_headers()
-        await writer.write(self._value)
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        return str(self._value, encoding, errors)
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
