@@ -16,15 +16,17 @@ checkpoint, in pages of 4 KiB: 256 events take one of them instead of three.
 
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from otel_bridge.model.events import Block, EventBatch, Identifier
 from otel_bridge.model.stream import Stream
 from otel_bridge.spool.steady import ABSENT, TYPES, most_of, narrowed, steady_of, width_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 VERSION = 1
 

@@ -6,7 +6,7 @@ once is found by the identity of the objects.
 
 Invariants
 * What is found is what would be made: batches and arrays never change, and objects whose identity is known are kept.
-* Only of shared arrays, which cannot be written to, is anything remembered: at most `_KEPT` times `_KEPT_BYTES`, and the objects.
+* Only what can be shared, since nobody can write to it, is remembered, within bounds: some 20 MB, if all of them are met.
 """
 
 from collections.abc import Iterable
@@ -36,7 +36,8 @@ _WIDTHS = [next(width for width in TYPES if bits <= 8 * width) for bits in range
 
 _NAMES: TypeAdapter[tuple[Identifier, ...]] = TypeAdapter(tuple[Identifier, ...])
 _KEPT = 256
-_KEPT_BYTES = 32_768
+_KEPT_EVENTS, _KEPT_BYTES = 2048, 16_384
+"""Of a batch, and of its names: beyond, an event costs little anyway."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +66,7 @@ def steady_of(batch: EventBatch) -> Steady:
         return found[0]
     made = _make(batch, clocks)
     is_shared = not (batch.kind.flags.writeable or batch.metadata.flags.writeable)
-    if is_shared and len(made.names) + len(made.before) + len(made.after) <= _KEPT_BYTES:
+    if is_shared and len(batch) <= _KEPT_EVENTS and len(made.names) <= _KEPT_BYTES:
         if len(_known) >= _KEPT:
             _known.clear()  # where more take turns, none would be there when it is needed again, whichever goes
         _known[key] = made, (*columns, batch.names)
@@ -79,13 +80,16 @@ _known: dict[tuple[int, ...], tuple[Steady, tuple[object, ...]]] = {}
 def _make(batch: EventBatch, clocks: int) -> Steady:
     instruction = batch.instruction.view(np.uint32) + np.uint32(1)  # so that NO_INSTRUCTION is 0
     # What is an index is bounded by its table; only the others are looked through.
-    before = [
+    before: list[tuple[NDArray[Any], int]] = [
         (batch.kind, 1),
         (instruction, width_of(most_of(instruction))),
         (batch.chain, width_of(most_of(batch.chain))),
         (batch.name, width_of(len(batch.names) - 1)),
     ]
-    after = [(batch.clock, width_of(clocks - 1)), (batch.metadata, width_of(len(batch.payloads) - 1))]
+    after: list[tuple[NDArray[Any], int]] = [
+        (batch.clock, width_of(clocks - 1)),
+        (batch.metadata, width_of(len(batch.payloads) - 1)),
+    ]
     if batch.occurrence is not None:
         after.append((batch.occurrence, width_of(most_of(batch.occurrence))))
     widths_after = [width for _, width in after]
