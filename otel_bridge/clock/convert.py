@@ -15,7 +15,7 @@ Invariants
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,7 +183,12 @@ def duration_ns(batch: EventBatch) -> NDArray[np.int64]:
 
 
 def _rows_by_stream(batch: EventBatch) -> list[tuple[int, slice]]:
-    streams = np.array([block.stream for block in batch.blocks], np.int64)
-    firsts = np.flatnonzero(np.diff(streams, prepend=-1))
-    edges = [*batch.bounds[firsts].tolist(), len(batch)]
-    return [(int(streams[first]), slice(edges[i], edges[i + 1])) for i, first in enumerate(firsts) if edges[i] < edges[i + 1]]
+    found: list[tuple[int, slice]] = []
+    begin = 0
+    streams = map(attrgetter("stream"), batch.blocks)
+    for stream, blocks in groupby(zip(streams, batch.bounds[1:].tolist(), strict=True), itemgetter(0)):
+        *_, (_, end) = blocks
+        if end > begin:
+            found.append((stream, slice(begin, end)))
+        begin = end
+    return found

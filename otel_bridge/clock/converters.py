@@ -73,6 +73,9 @@ class Converters:
         self._by_backend = dict(map(_load, specs))
         self._watch = watch
 
+    def __bool__(self) -> bool:
+        return bool(self._by_backend)
+
     def apply(
         self, batch: EventBatch, times: Times, backends: Sequence[str | None], backend: NDArray[np.int64]
     ) -> tuple[Times, NDArray[np.bool_], NDArray[np.bool_]]:
@@ -83,8 +86,6 @@ class Converters:
         count from tick 0 of the event's clock.
         """
         done, failed = np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
-        if not self._by_backend:
-            return times, done, failed
         chosen = np.array([self._chosen(each) is not None for each in backends] or [False])
         rows = np.flatnonzero(chosen[backend] & (batch.kind == EventKind.DELEGATE))
         start_ns, end_ns = times.start.copy(), times.end.copy()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from otel_bridge.model.stream import LATEST_NS, Anchor, Clock
 
 ENDS_BEFORE_START = np.uint64(2**63)
+_MOST = 2**63 - 1
 
 
 def place_ticks(
@@ -39,7 +40,9 @@ def length(duration: NDArray[np.uint64], clock: Clock) -> NDArray[np.int64]:
     """The ticks that events took; 0 for one that ended before it started."""
     if clock.counter_bits < 64:  # noqa: PLR2004 - the width of the column
         return (duration & np.uint64(2**clock.counter_bits - 1)).astype(np.int64)
-    return np.where(duration >= ENDS_BEFORE_START, np.uint64(0), duration).astype(np.int64)
+    if duration.max(initial=0) < ENDS_BEFORE_START:
+        return duration.view(np.int64)
+    return np.where(duration >= ENDS_BEFORE_START, np.uint64(0), duration).view(np.int64)
 
 
 def since(ticks: NDArray[np.uint64], origin: NDArray[np.uint64] | np.uint64, clock: Clock) -> NDArray[np.int64]:
@@ -53,7 +56,7 @@ def since(ticks: NDArray[np.uint64], origin: NDArray[np.uint64] | np.uint64, clo
 
 def later(begin: NDArray[np.int64], ticks: NDArray[np.int64]) -> NDArray[np.int64]:
     """The distances of ends, from those of starts and the ticks between."""
-    end: NDArray[np.int64] = begin + np.minimum(ticks, np.iinfo(np.int64).max - np.maximum(begin, 0))
+    end: NDArray[np.int64] = begin + np.minimum(ticks, _MOST - np.maximum(begin, 0))
     return end
 
 
@@ -73,5 +76,6 @@ def scale(ticks: NDArray[np.int64], clock: Clock) -> NDArray[np.int64]:
 
 def _shift(since_ns: NDArray[np.int64], origin_ns: NDArray[np.int64] | int) -> NDArray[np.int64]:
     """The sum, kept within the range of a time: clipped before adding, so that it cannot overflow."""
-    placed: NDArray[np.int64] = np.clip(since_ns, -origin_ns, LATEST_NS - origin_ns) + origin_ns
+    placed: NDArray[np.int64] = np.minimum(np.maximum(since_ns, -origin_ns), LATEST_NS - origin_ns)
+    placed += origin_ns
     return placed

@@ -43,7 +43,7 @@ def _read(source: Source, root_at: int, stream: Stream) -> ETDump:
     names = source.texts(blocks, fields[RUN_DATA.index("name")])
     events, counts = _entries(source, blocks, fields[RUN_DATA.index("events")], BYTES_PER_EVENT)
     bounds = np.zeros(len(blocks) + 1, np.int64)
-    np.cumsum(counts, out=bounds[1:])
+    counts.cumsum(out=bounds[1:])
     logged = _logged(source, events)
     _require_room(source.size, [names, logged.name, logged.id_str, logged.metadata])
     columns, rejections = columns_of(source.data, logged, bounds)
@@ -64,7 +64,7 @@ def _entries(
     require((at + 4 + 4 * counts)[there].max(initial=0) <= source.size)
     total = int(counts.sum())
     require(total <= source.size // bytes_per_entry)
-    slots = np.repeat(at + 4 - 4 * (np.cumsum(counts) - counts), counts) + 4 * np.arange(total)
+    slots = (at + 4 - 4 * (counts.cumsum() - counts)).repeat(counts) + 4 * np.arange(total)
     return source.follow(slots), counts
 
 
@@ -100,6 +100,6 @@ def _require_room(size: int, texts: Sequence[Texts]) -> None:
 
 def _blocks(source: Source, names: Texts) -> tuple[Block, ...]:
     raws = contents(source.data, names)
-    known = {raw: block_name(raw) for raw in set(raws)}
-    kinds = {name: BlockKind.from_name(name) for name in known.values()}
-    return tuple(Block(kinds[known[raw]], known[raw], number) for number, raw in enumerate(raws))
+    names_of = {raw: block_name(raw) for raw in set(raws)}
+    known = {raw: (BlockKind.from_name(name), name) for raw, name in names_of.items()}
+    return tuple([Block(*known[raw], number) for number, raw in enumerate(raws)])

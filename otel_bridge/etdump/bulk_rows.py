@@ -75,7 +75,7 @@ def columns_of(data: bytes, logged: Logged, bounds: NDArray[np.int64]) -> tuple[
     columns = {
         "names": names,
         "payloads": payloads,
-        "bounds": np.cumsum(all_events)[bounds],
+        "bounds": all_events.cumsum()[bounds],
         "kind": np.where((by_number | by_text)[rows], int(EventKind.DELEGATE), own).astype(np.uint8),
         "instruction": np.where(inside, instruction, NO_INSTRUCTION).astype(np.int32),
         "chain": np.where(inside, chain, 0).astype(np.uint8),
@@ -155,6 +155,8 @@ def _account(
     """The ledger of the events that are not taken, in the order of the file."""
     rejections = Rejections()
     found = sorted([*faulty, *((row, reason, 0) for row, reason in others)])
+    if not found:
+        return rejections
     blocks = np.searchsorted(bounds, [row for row, _, _ in found], "right") - 1
     for (row, reason, number), block in zip(found, blocks.tolist(), strict=True):
         rejections.add(reason, block, row - int(bounds[block]), number)

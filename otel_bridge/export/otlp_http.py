@@ -4,9 +4,12 @@ OTLP over HTTP, protobuf encoding.
 Invariants
 * 2xx: taken. 429, 502, 503, 504 and whatever keeps an answer from coming: a retry helps. All else: rejected.
   (opentelemetry-proto docs/specification.md, "Failures" of OTLP/HTTP.)
-* A redirect is an answer, not an order: following one would send spans and API keys where nobody configured.
-* A name is resolved for every new connection, and no connection is older than `max_age_s`.
+* A redirect is an answer, not an order: following one would send spans and API keys where nobody configured. Nor is a cookie
+  kept, or a `.netrc` read.
+* A name is resolved for every new connection, by the system, and no connection is older than `max_age_s`. One that was idle for
+  longer than servers commonly wait is not used again: a request that meets a closed door would look like an outage.
 * At most `_LARGEST_ANSWER_BYTES` of an answer are read, and never decompressed.
+* A payload is compressed off the event loop, and written as it is: not copied, and not in pieces.
 """
 
 import asyncio
@@ -14,7 +17,9 @@ import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
 
-import httpx
+import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+from yarl import URL
 
 from otel_bridge import __version__
 from otel_bridge.config.reload import Reloaded
@@ -22,6 +27,7 @@ from otel_bridge.errors import BackEndUnavailable, ConfigError, ExportRejected
 from otel_bridge.export.answers import read_retry_after_s, read_sent, read_status, shown
 from otel_bridge.export.compression import COMPRESS
 from otel_bridge.export.protocol import INVALID, TOO_LARGE, Sent
+from otel_bridge.export.proxies import find_proxy
 from otel_bridge.export.renewal import Renewal
 from otel_bridge.export.tenant_header import TenantHeader
 from otel_bridge.export.token import Token
@@ -44,10 +50,12 @@ _REASONS: dict[int, str] = {
 
 _LARGEST_ANSWER_BYTES = 4 << 20
 
+_IDLE_S = 4.0  # uvicorn hangs up after five seconds, most others after a minute or more
+
 
 class OtlpHttp:
     """
-    Posts to one OTLP/HTTP endpoint.
+    Posts to one OTLP/HTTP endpoint, through the proxy that the environment names for it.
 
     url          complete, path included
     tls          for https://; None: authorities of the system
@@ -58,7 +66,7 @@ class OtlpHttp:
     timeout_s    for one request, connecting included
     max_age_s    of a connection
 
-    Raises ConfigError if `url` is none.
+    Raises ConfigError if `url` is none, or the proxy is of a kind that is not spoken.
     """
 
     def __init__(
@@ -78,73 +86,109 @@ class OtlpHttp:
         if self._compress is not None:
             fixed["content-encoding"] = compression
         try:
-            self._url = httpx.URL(url)
-        except httpx.InvalidURL as error:
+            self._url = URL(url)
+        except ValueError as error:
             raise ConfigError(f"export.endpoint ({url}) is no URL: {error}") from error
+        self._proxy = find_proxy(url)
         self._headers = {**(headers or {}), **fixed}
         self._token = token
         self._of_tenant = of_tenant
         self._timeout_s = timeout_s
-        self._clients = Renewal(self._open, httpx.AsyncClient.aclose, tls=tls, max_age_s=max_age_s)
+        self._sessions = Renewal(self._open, aiohttp.ClientSession.close, tls=tls, max_age_s=max_age_s)
 
     async def send(self, payload: bytes, tenant: str = "") -> Sent:
         """See `Exporter.send`."""
         if self._compress is not None:
             payload = await asyncio.to_thread(self._compress, payload)
-        headers = dict(self._of_tenant.of(tenant)) if self._of_tenant is not None else {}
+        headers = dict(self._headers)  # here and not of the session, which shows its own to the proxy, too
+        if self._of_tenant is not None:
+            headers |= self._of_tenant.of(tenant)
         if self._token is not None:
             headers["authorization"] = f"Bearer {await asyncio.to_thread(self._token)}"
-        async with self._clients.lend() as client:
-            response, body = await self._post(client, payload, headers)
-        if response.is_success:
+        async with self._sessions.lend() as session:
+            response, body = await self._post(session, payload, headers)
+        if response.status // 100 == 2:  # noqa: PLR2004  # 2xx
             return read_sent(body) if _media_type(response) in {PROTOBUF, ""} else Sent()
         raise self._failure(response, body)
 
     async def close(self) -> None:
         """See `Exporter.close`."""
-        await self._clients.close()
+        await self._sessions.close()
 
-    def _open(self, context: ssl.SSLContext | None) -> httpx.AsyncClient:
-        verify = context if context is not None else self._url.scheme == "https"
-        return httpx.AsyncClient(verify=verify, headers=self._headers, timeout=self._timeout_s)
+    def _open(self, context: ssl.SSLContext | None) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            ssl=context if context is not None else True,
+            limit=0,  # who sends bounds how much is under way
+            keepalive_timeout=_IDLE_S,
+            resolver=aiohttp.ThreadedResolver(),  # the default depends on what else is installed
+            use_dns_cache=False,
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(),  # none: `_post` has one for all of it
+            auto_decompress=False,
+            proxy=self._proxy,
+        )
 
     async def _post(
-        self, client: httpx.AsyncClient, payload: bytes, headers: Mapping[str, str]
-    ) -> tuple[httpx.Response, bytes]:
+        self, session: aiohttp.ClientSession, payload: bytes, headers: Mapping[str, str]
+    ) -> tuple[aiohttp.ClientResponse, bytes]:
         try:
-            # httpx bounds each step; a back end that drips its answer would never meet such a bound.
             async with (
                 asyncio.timeout(self._timeout_s),
-                client.stream("POST", self._url, content=payload, headers=headers) as response,
+                session.post(self._url, data=_Whole(payload), headers=headers, allow_redirects=False) as response,
             ):
                 return response, await _read(response)
-        except (TimeoutError, httpx.TimeoutException) as error:
+        except TimeoutError as error:
             raise BackEndUnavailable(f"back end {self._url} did not answer within {self._timeout_s:g} s") from error
-        except (httpx.TransportError, OSError) as error:  # OSError: an alert of TLS 1.3 comes late, and httpx lets it pass
-            said = shown(str(error) or type(error).__name__)
-            raise BackEndUnavailable(f"back end {self._url} cannot be reached: {said}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise BackEndUnavailable(f"back end {self._url} cannot be reached: {shown(_cause(error))}") from error
 
-    def _failure(self, response: httpx.Response, body: bytes) -> BackEndUnavailable | ExportRejected:
-        said = f"back end {self._url} answered HTTP {response.status_code}"
+    def _failure(self, response: aiohttp.ClientResponse, body: bytes) -> BackEndUnavailable | ExportRejected:
+        said = f"back end {self._url} answered HTTP {response.status}"
         if _media_type(response) == PROTOBUF and (status := read_status(body)) and status.message:
             said += f": {shown(status.message)}"
-        if response.status_code in RETRYABLE:
+        if response.status in RETRYABLE:
             return BackEndUnavailable(said, retry_after_s=read_retry_after_s(response.headers.get("retry-after")))
-        if response.has_redirect_location:
-            said += f", which is not followed: set export.endpoint to where it leads, {shown(response.headers['location'])}"
-        return ExportRejected(said, reason=_REASONS.get(response.status_code))
+        if response.status // 100 == 3 and (place := response.headers.get("location")):  # noqa: PLR2004  # 3xx
+            said += f", which is not followed: set export.endpoint to where it leads, {shown(place)}"
+        return ExportRejected(said, reason=_REASONS.get(response.status))
 
 
-async def _read(response: httpx.Response) -> bytes:
+class _Whole(aiohttp.Payload):
+    """A body in one piece. Bare bytes are copied behind the headers before Python 3.12.9, and warned of where over 1 MiB."""
+
+    _autoclose = True  # there is nothing to close
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body, content_type=PROTOBUF)
+        self._size = len(body)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        writer.send_headers()
+        await writer.write(self._value)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return str(self._value, encoding, errors)
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
     body = bytearray()
-    async for chunk in response.aiter_raw():
+    async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > _LARGEST_ANSWER_BYTES:
             return b""
     return bytes(body)
 
 
-def _media_type(response: httpx.Response) -> str:
+def _media_type(response: aiohttp.ClientResponse) -> str:
     """Without parameters; "": the back end does not say."""
-    content_type: str = response.headers.get("content-type", "")
-    return content_type.partition(";")[0].strip().lower()
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _cause(error: Exception) -> str:
+    """In words. Those of aiohttp itself for a connection that could not be made hold the address of an object."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        error = error.os_error
+    return str(error) or type(error).__name__

@@ -171,7 +171,7 @@ class EventBatch:
     @property
     def block_of(self) -> NDArray[np.int64]:
         """int64[n]: the block of each row."""
-        return np.repeat(np.arange(len(self.blocks)), np.diff(self.bounds))
+        return np.arange(len(self.blocks)).repeat(self.bounds[1:] - self.bounds[:-1])
 
 
 def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
@@ -182,13 +182,16 @@ def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
     blocks: list[Block] = []
     names: dict[Identifier, int] = {}
     numbers: dict[tuple[Identifier, ...], NDArray[np.uint32] | None] = {}  # None: as they are
+    number_of: dict[int, NDArray[np.uint32] | None] = {}  # by `id`: tables are long, and mostly the same objects
     payloads: list[bytes] = [b""]
     name, metadata = [], []
     for batch in batches:
-        if batch.names not in numbers:  # devices of one build send equal tables
-            of_batch = [names.setdefault(each, len(names)) for each in batch.names]
-            numbers[batch.names] = None if of_batch == list(range(len(of_batch))) else np.array(of_batch, np.uint32)
-        number = numbers[batch.names]
+        if id(batch.names) not in number_of:
+            if batch.names not in numbers:  # devices of one build send equal tables
+                of_batch = [names.setdefault(each, len(names)) for each in batch.names]
+                numbers[batch.names] = None if of_batch == list(range(len(of_batch))) else np.array(of_batch, np.uint32)
+            number_of[id(batch.names)] = numbers[batch.names]
+        number = number_of[id(batch.names)]
         name.append(batch.name if number is None else number[batch.name])
         metadata.append(_counted_from(len(payloads) - 1, batch))
         first = len(streams)

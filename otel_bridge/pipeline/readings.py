@@ -26,6 +26,8 @@ from otel_bridge.spans.withholding import Withhold, show_all
 _FEW = 16
 """Byte strings that are read one by one in less time than their columns take."""
 
+_NONE = Metadata()
+
 DeclaredAt = Callable[[int, str | None], bytes]
 """(row, delegate) -> the serialised `MetadataFormat` that the row's mapping has for the delegate; b"": none."""
 
@@ -49,9 +51,9 @@ class Readings:
     ) -> tuple[Metadata, NDArray[np.int64]]:
         """What the metadata of a batch say, and int64[n] the entry of each row; -1: it has none."""
         decoded = np.full(len(batch), -1)
-        rows = np.flatnonzero(batch.metadata)
+        rows = batch.metadata.nonzero()[0] if len(batch.payloads) > 1 else decoded[:0]
         if not len(rows):
-            return Metadata(), decoded
+            return _NONE, decoded
         first, number = _distinct(template[rows], batch.metadata[rows])
         found = rows[first]  # a row of each entry
         tenants, tenant = _tenants(batch, found)
@@ -98,12 +100,16 @@ class Readings:
         tenants, tenant = of_tenants
         first, kind = distinct([template[rows], tenant])  # a template is of one mapping, which several tenants may have
         of_kind = []
+        known: dict[tuple[str | None, bytes, int], Layout | None] = {}
         for row, whose in zip(rows[first].tolist(), tenant[first].tolist(), strict=True):
             face = templates[template[row]].face
             layout = None
             if not any(key.startswith(at.METADATA_PREFIX) for key, _ in face.attributes):  # else it says some itself (Vulkan)
                 delegate = face.resolution.delegate
-                layout = self._decoders.layout(delegate, declared(row, delegate), tenants[whose])
+                said = delegate, declared(row, delegate), whose
+                if said not in known:
+                    known[said] = self._decoders.layout(delegate, said[1], tenants[whose])
+                layout = known[said]
             of_kind.append(-1 if layout is None else layouts.setdefault(layout, len(layouts)))
         layout_of = np.array(of_kind, np.int64)[kind]
         wanted = np.array([*(layout.size for layout in layouts), -1], np.int64)[layout_of]

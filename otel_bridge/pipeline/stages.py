@@ -9,7 +9,7 @@ Invariants
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -17,31 +17,25 @@ from numpy.typing import NDArray
 
 from otel_bridge.clock.converters import Converters
 from otel_bridge.mapping.cache import CompiledMappings
-from otel_bridge.mapping.compiled import CompiledMapping, CompiledMethod
-from otel_bridge.mapping.method import attribute
-from otel_bridge.mapping.resolve import Attribution, resolve
-from otel_bridge.mapping.xnnpack_order import Orders
+from otel_bridge.mapping.compiled import CompiledMapping
 from otel_bridge.metadata.table import Decoders
-from otel_bridge.model.events import Block, EventBatch, EventKind
+from otel_bridge.model.events import EventBatch
 from otel_bridge.model.resolution import Status
-from otel_bridge.pipeline.order import derive
+from otel_bridge.pipeline.meanings import Meanings
 from otel_bridge.pipeline.readings import Readings
 from otel_bridge.pipeline.times import time_events
 from otel_bridge.spans.compile import Template, Templates
 from otel_bridge.spans.counters import Counters, gather
-from otel_bridge.spans.describe import Face, describe, describe_root
-from otel_bridge.spans.distinct import distinct
+from otel_bridge.spans.describe import describe_root
 from otel_bridge.spans.ids import trace_ids
-from otel_bridge.spans.inference import Inference, inference_of, is_shared, said_by
+from otel_bridge.spans.inference import Inference, Said, inference_of, is_shared, said_by
 from otel_bridge.spans.kinds import Kinds, kinds_of
 from otel_bridge.spans.place import Timeline
 from otel_bridge.spans.resource import Resources
 from otel_bridge.spans.scene import Metadata, Scene
-from otel_bridge.spans.tree import Tree, grow
+from otel_bridge.spans.tree import Tree
 from otel_bridge.spans.withholding import Withhold, show_all
 
-_ORDERED_EVENTS = 1 << 18
-"""Of the sequences whose alignment is kept: some thousand models' worth."""
 _SHOWN_BYTES = 16 << 20
 """Of decoded metadata that is kept as attributes."""
 
@@ -54,10 +48,8 @@ class Work:
     mappings: list[CompiledMapping | None] = field(default_factory=list)
     """Per stream."""
     kinds: Kinds = field(init=False)
-    attributions: list[Attribution] = field(default_factory=list)
+    methods: tuple[str | None, ...] = ()
     """Per kind of blocks."""
-    growth: Tree = field(init=False)
-    """Of the kinds."""
     tree: Tree = field(init=False)
     timeline: Timeline = field(init=False)
     moved_ns: tuple[int, ...] = ()
@@ -97,9 +89,8 @@ class Stages:
         self._converters = converters or Converters()
         self._readings = Readings(decoders, _SHOWN_BYTES, withhold)
         self._templates = Templates(template_bytes, whole_faces=whole_faces)
-        self._withhold = withhold
+        self._meanings = Meanings(self._templates, withhold)
         self._resources = Resources()
-        self._orders = Orders(_ORDERED_EVENTS)
         self._lock = threading.Lock()
 
     def run(self, batch: EventBatch) -> Scene:
@@ -129,8 +120,7 @@ class Stages:
 
     def _stages(self) -> tuple[Callable[[Work], None], ...]:
         return (
-            self._attribute,  # first: the method decides what an instruction means; with it, which blocks are alike
-            self._grow,
+            self._tell_apart,  # first: what blocks mean is found once for all that are alike
             self._resolve,  # before place and decode: it names the delegate, whose rules say what times and bytes mean
             self._place,
             self._infer,
@@ -138,43 +128,20 @@ class Stages:
             self._count,  # after place: a converter may have made a time of a counter
         )
 
-    def _attribute(self, work: Work) -> None:
+    def _tell_apart(self, work: Work) -> None:
         batch = work.batch
-        work.mappings = [self._mappings.get(stream.tenant, stream.build) for stream in batch.streams]
-        of_block = [work.mappings[block.stream] for block in batch.blocks]
-        work.kinds = kinds_of(batch, map(id, of_block))
-        examples = work.kinds.batch
-        of_kind = [work.mappings[block.stream] for block in examples.blocks]
-        known: dict[tuple[int, int, str | None], Attribution] = {}
-        for block, mapping, method in zip(examples.blocks, of_kind, attribute(examples, of_kind), strict=True):
-            key = (id(mapping), id(method), block.method)
-            found = known.get(key)
-            if found is None:
-                found = known[key] = _attribution(block, mapping, method)
-            work.attributions.append(found)
-
-    def _grow(self, work: Work) -> None:
-        work.growth = grow(work.kinds.batch)
-        work.tree = work.kinds.spread(work.growth, work.batch.block_of)
+        mapping_of = {each: self._mappings.get(*each) for each in {(stream.tenant, stream.build) for stream in batch.streams}}
+        work.mappings = [mapping_of[stream.tenant, stream.build] for stream in batch.streams]
+        digests = [mapping.digest if mapping is not None else None for mapping in work.mappings]
+        work.kinds = kinds_of(batch, [digests[block.stream] for block in batch.blocks])
 
     def _resolve(self, work: Work) -> None:
-        examples, tree = work.kinds.batch, work.growth
-        derived = derive(examples, tree, work.attributions, self._orders)
-        numbers: dict[tuple[str | None, str | None], int] = {}
-        meanings = [numbers.setdefault((each.digest, each.method_name), len(numbers)) for each in work.attributions]
-        meaning = np.array(meanings, np.int64)
-        said = (
-            examples.name,
-            examples.instruction.astype(np.int64) + 1,
-            examples.kind,
-            examples.chain,
-            tree.kernel + 1,
-            derived,
-        )
-        first, template = distinct([meaning[tree.block], *said] if len(numbers) > 1 else said)
-        columns = (tree.block, examples.kind, examples.name, examples.instruction, examples.chain, tree.kernel, derived)
-        work.templates = [self._template(work, row) for row in zip(*(each[first].tolist() for each in columns), strict=True)]
-        work.template = template[work.kinds.like]
+        batch, kinds = work.batch, work.kinds
+        meaning = self._meanings.of(batch, kinds, work.mappings)
+        work.methods = meaning.methods
+        work.tree = kinds.spread(meaning.tree, batch.block_of)
+        work.templates = list(meaning.templates)
+        work.template = meaning.template[kinds.like]
 
     def _place(self, work: Work) -> None:
         work.tree, work.timeline, work.moved_ns = time_events(
@@ -186,44 +153,28 @@ class Stages:
 
     def _infer(self, work: Work) -> None:
         batch = work.batch
-        numbers: dict[tuple[object, ...], int] = {}
-        chosen: list[int] = []
-        said = [
-            (stream.model.name, said_by(stream, moved_ns))
+        senders: dict[tuple[str | None, Said], int] = {}  # what streams say of all of their inferences
+        sender = [
+            senders.setdefault((stream.model.name, said_by(stream, moved_ns)), len(senders))
             for stream, moved_ns in zip(batch.streams, work.moved_ns, strict=True)
-        ]  # fmt: skip
-        methods = [each.method_name for each in work.attributions]
-        kinds = work.kinds.number.tolist()
-        for block, kind, failed in zip(batch.blocks, kinds, work.tree.failed.tolist(), strict=True):
-            method = methods[kind]
-            model, clock = said[block.stream]
-            key = (model, clock, block.kind, block.name, method, block.error, failed) if is_shared(block) else (len(chosen),)
+        ]
+        said = list(senders)
+        numbers: dict[tuple[int, ...], int] = {}
+        known: dict[tuple[object, ...], int] = {}  # kinds may differ, and say the same
+        chosen: list[int] = []
+        for block, kind, failed in zip(batch.blocks, work.kinds.number.tolist(), work.tree.failed.tolist(), strict=True):
+            key = (sender[block.stream], kind, block.error or 0) if is_shared(block) else (len(chosen),)
             number = numbers.get(key)
             if number is None:
-                number = numbers[key] = len(work.inferences)
+                (model, clock), method = said[sender[block.stream]], work.methods[kind]
                 named = (block.kind, block.name, model, method)
-                root = self._templates.get(named, partial(describe_root, *named))
-                work.inferences.append(inference_of(block, root, method, clock, failed=failed))
+                meant = (*named, clock, block.error, failed) if len(key) > 1 else key
+                number = numbers[key] = known.setdefault(meant, len(work.inferences))
+                if number == len(work.inferences):
+                    root = self._templates.get(named, partial(describe_root, *named))
+                    work.inferences.append(inference_of(block, root, method, clock, failed=failed))
             chosen.append(number)
         work.inference = np.array(chosen, np.int64)
-
-    def _template(self, work: Work, row: tuple[int, ...]) -> Template:
-        """The template of rows with these values in the columns that `_resolve` tells apart; first, the kind of their block."""
-        example, kind, name_number, instruction, chain, kernel_number, derived = row
-        names, attribution = work.batch.names, work.attributions[example]
-        name = names[name_number]
-        kernel = str(names[kernel_number]) if kernel_number >= 0 else None
-
-        def face() -> Face:
-            is_kind = EventKind(kind)
-            resolution = resolve(attribution, is_kind, instruction, name, derived)
-            method = attribution.method_name
-            said = describe(is_kind, name, resolution, method=method, instruction=instruction, chain=chain, kernel=kernel)
-            shown = self._withhold(said.attributes)
-            return said if shown is said.attributes else replace(said, attributes=shown)
-
-        key = (attribution.digest, attribution.method_name, kind, name, instruction, chain, kernel, derived)
-        return self._templates.get(key, face)
 
     def _decode(self, work: Work) -> None:
         batch = work.batch
@@ -235,21 +186,14 @@ class Stages:
         work.metadata, work.decoded = self._readings.read(batch, work.templates, work.template, declared)
 
 
-def _attribution(block: Block, mapping: CompiledMapping | None, method: CompiledMethod | None) -> Attribution:
-    if mapping is None:
-        return Attribution(method_name=block.method)
-    only = next(iter(mapping.methods.values())) if method is None and len(mapping.methods) == 1 else None
-    delegates = frozenset(only.delegates) if only is not None else None
-    return Attribution(mapping.digest, method, delegates, method.name if method else None, mapping.only_backend)
-
-
 def count_by_status(scene: Scene) -> dict[tuple[Status, str], int]:
     """Delegate events by (status, backend id or "")."""
     counts = np.bincount(scene.template, minlength=len(scene.templates)).tolist()
-    result: dict[tuple[Status, str], int] = {}
+    events: dict[tuple[int, str], int] = {}  # by `id`: to hash a member of an Enum takes long
+    found: dict[int, Status] = {}
     for template, count in zip(scene.templates, counts, strict=True):
-        resolution = template.face.resolution
-        if resolution.status is not None:
-            key = (resolution.status, resolution.delegate or "")
-            result[key] = result.get(key, 0) + count
-    return result
+        status, delegate = template.face.resolution.status, template.face.resolution.delegate or ""
+        if status is not None:
+            found[id(status)] = status
+            events[id(status), delegate] = events.get((id(status), delegate), 0) + count
+    return {(found[status], delegate): count for (status, delegate), count in events.items()}

@@ -33,24 +33,37 @@ def time_events(
 
     Rows whose times turn out to be worth something else than their template says get another: both columns are changed.
     """
-
-    def qualities() -> NDArray[np.int64]:
-        return np.array([CODES[each.face.timing.quality] for each in templates] or [0], np.int64)[template]
-
-    def requalify_rows(chosen: NDArray[np.bool_], quality: TimeQuality) -> None:
-        rows = np.flatnonzero(chosen)
-        before = template[rows]
-        for number in np.unique(before).tolist():
-            template[rows[before == number]] = len(templates)
-            templates.append(compiled.requalify(templates[number], quality))
-
-    delegates = [each.face.resolution.delegate for each in templates]
-    times, done, failed = converters.apply(batch, to_unix_ns(batch), delegates, template)
-    if failed.any():
-        requalify_rows(failed, TimeQuality.UNKNOWN)
-    if done.any():
-        requalify_rows(done & (qualities() == CODES[TimeQuality.UNKNOWN]), TimeQuality.FOREIGN_CLOCK)
+    times, done = to_unix_ns(batch), np.zeros(len(batch), np.bool_)
+    if converters:
+        delegates = [each.face.resolution.delegate for each in templates]
+        times, done, failed = converters.apply(batch, times, delegates, template)
+        _requalify(failed, TimeQuality.UNKNOWN, templates, template, compiled)
+        unknown = done & (_qualities(templates, template) == CODES[TimeQuality.UNKNOWN])
+        _requalify(unknown, TimeQuality.FOREIGN_CLOCK, templates, template, compiled)
     times = apply_timings(batch, times, [each.face.timing for each in templates], template, done)
-    quality = qualities()
+    quality = _qualities(templates, template)
     timeline = place(batch, tree, times, quality)
     return nest(batch, tree, times.start, times.end, axis_of(batch, quality)), timeline, times.moved_ns
+
+
+def _qualities(templates: list[Template], template: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[n]: what the times of each row are worth (`CODES`)."""
+    timings = [each.face.timing for each in templates]
+    code = {id(each): each for each in timings}  # few objects; to hash a member of an Enum takes long
+    codes = {number: CODES[each.quality] for number, each in code.items()}
+    return np.array([codes[id(each)] for each in timings] or [0], np.int64)[template]
+
+
+def _requalify(
+    chosen: NDArray[np.bool_],
+    quality: TimeQuality,
+    templates: list[Template],
+    template: NDArray[np.int64],
+    compiled: Templates,
+) -> None:
+    """Give these rows templates that say what their times are worth."""
+    rows = chosen.nonzero()[0]
+    before = template[rows]
+    for number in np.unique(before).tolist():
+        template[rows[before == number]] = len(templates)
+        templates.append(compiled.requalify(templates[number], quality))

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.spans import encode, ids
-from otel_bridge.spans.distinct import distinct
-from otel_bridge.spans.rows import Columns, prototype, write_rows
+from otel_bridge.spans.rows import Columns, Prototypes, write_rows
 from otel_bridge.spans.scene import Scene
 from otel_bridge.spans.tails import root_tails_of, tails_of
 from otel_bridge.spans.tree import NOWHERE
@@ -57,16 +56,19 @@ def assemble(scene: Scene, limit_bytes: int) -> list[Payload]:
         return []
     rows = _rows(scene)
     sealing = _Sealing(rows, limit_bytes)
-    edges = [*np.flatnonzero(np.diff(rows.stream, prepend=-1)).tolist(), len(rows.stream)]
-    for (first, last), stream in zip(pairwise(edges), rows.stream[edges[:-1]].tolist(), strict=True):
-        sealing.add(scene.resources[stream].head, first, last)
+    numbers: dict[bytes, int] = {}
+    resource = np.array([numbers.setdefault(each.head, len(numbers)) for each in scene.resources], np.int64)[rows.stream]
+    edges = [0, *((resource[1:] != resource[:-1]).nonzero()[0] + 1).tolist(), len(resource)]
+    heads = list(numbers)
+    for (first, last), number in zip(pairwise(edges), resource[edges[:-1]].tolist(), strict=True):
+        sealing.add(heads[number], first, last)
     return sealing.finish()
 
 
 def _rows(scene: Scene) -> _Rows:
     batch, tree = scene.batch, scene.tree
     n = len(batch)
-    roots = np.flatnonzero(scene.has_root_span)
+    roots = scene.has_root_span.nonzero()[0]
     root_row = tree.root[roots]
     made = roots[root_row == NOWHERE]
     root_row[root_row == NOWHERE] = n + np.arange(len(made))
@@ -75,27 +77,24 @@ def _rows(scene: Scene) -> _Rows:
 
     tails, tail = tails_of(scene)
     root_tails, root_tail = root_tails_of(scene, roots, root_row)
-    tail = np.concatenate((tail, np.zeros(len(made), np.int64)))
+    block = tree.block
+    if len(made):
+        tail, block = np.concatenate((tail, made)), np.concatenate((block, made))
     tail[root_row] = root_tail + len(tails)
-    block = np.concatenate((tree.block, made)) if len(made) else tree.block
     stream = np.array([b.stream for b in batch.blocks], np.int64)[block]
     columns = _columns(scene, block, made, is_root)
     events = np.concatenate((1 + scene.counters.borne, np.zeros(len(made), np.int64)))
     order = _order(scene, stream, made)
     if order is not None:
         tail, stream, events, columns = tail[order], stream[order], events[order], columns.take(order)
-    first, which = distinct([tail, columns.parented.astype(np.int64)])
-    every = tails + root_tails
-    prototypes = [
-        prototype(every[number], parented=parented)
-        for number, parented in zip(tail[first].tolist(), columns.parented[first].tolist(), strict=True)
-    ]
-    data, offsets, tail_at = write_rows(prototypes, which, columns)
+    data, offsets, tail_at = write_rows(Prototypes(tails, root_tails), tail, columns)
     if len(scene.metadata):
         entry, face_bytes = _entries(scene, root_row, len(is_root))
         chosen = slice(None) if order is None else order
         scene.metadata.fill(data, tail_at + face_bytes[chosen], entry[chosen])
-    return _Rows(data.data, offsets, stream, np.concatenate(([0], np.cumsum(events))))
+    events_before = np.zeros(len(events) + 1, np.int64)
+    events.cumsum(out=events_before[1:])
+    return _Rows(data.data, offsets, stream, events_before)
 
 
 def _entries(scene: Scene, root_row: NDArray[np.int64], rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -124,17 +123,20 @@ def _columns(scene: Scene, block: NDArray[np.int64], made: NDArray[np.int64], is
     place = np.concatenate((tree.place, at_root))
     place[is_root] = ids.ROOT_PLACE
     derived = np.frombuffer(b"".join(scene.derived), "V16")
-    keys = derived.view(">u8").reshape(-1, 2).astype(np.uint64)[block]
+    halves = np.ascontiguousarray(derived.view(">u8").astype(np.uint64).reshape(-1, 2).T)
+    keys = halves.take(block, 1).T  # ten times as fast as an index
     parent = ids.span_ids(np.concatenate((tree.parent_place, at_root)), keys)
-    inference = scene.inference[block]
-    of_app = np.array([int.from_bytes(each.parent, "big") for each in inferences], np.uint64)
-    parent[is_root] = of_app[inference[is_root]]
+    parent[is_root] = 0
     trace = derived[block]
-    if any(each.trace_id for each in inferences):
+    flags = np.full(len(block), inferences[0].flags, np.uint32)
+    if any(each.trace_id or each.flags != each.root_flags for each in inferences):
+        inference = scene.inference[block]
+        of_app = np.array([int.from_bytes(each.parent, "big") for each in inferences], np.uint64)
+        parent[is_root] = of_app[inference[is_root]]
         foreign = np.array([bool(each.trace_id) for each in inferences], np.bool_)[inference]
         traces = np.frombuffer(b"".join(each.trace_id or bytes(16) for each in inferences), "V16")
         trace[foreign] = traces[inference[foreign]]
-    flags = np.array([(each.flags, each.root_flags) for each in inferences], np.uint32)
+        flags = np.array([(each.flags, each.root_flags) for each in inferences], np.uint32)[inference, is_root.astype(np.int64)]
     return Columns(
         trace=trace,
         span=ids.span_ids(place, keys),
@@ -142,7 +144,7 @@ def _columns(scene: Scene, block: NDArray[np.int64], made: NDArray[np.int64], is
         parented=parent != 0,
         start=np.concatenate((timeline.start, timeline.root_start[made])),
         end=np.concatenate((timeline.end, timeline.root_end[made])),
-        flags=flags[inference, is_root.astype(np.int64)],
+        flags=flags,
     )
 
 

@@ -13,15 +13,15 @@ from otel_bridge.spans.tree import NOWHERE
 
 def count_cuts(scene: Scene) -> int:
     """The texts that were cut in all spans and resources of a scene."""
-    of_template = np.array([each.cuts for each in scene.templates] or [0], np.int64)
+    of_template = [each.cuts for each in scene.templates]
     of_metadata = scene.metadata.cuts
-    of_inference = np.array([each.root.cuts + at.count_cuts(each.attributes) for each in scene.inferences] or [0], np.int64)
+    of_inference = [each.root.cuts + at.count_cuts(each.attributes) for each in scene.inferences]
     resources = sum([each.cuts for each in scene.resources])
-    if not (of_template.any() or of_metadata.any() or of_inference.any()):
+    if not (any(of_template) or any(of_inference) or of_metadata.any()):
         return resources
     shown = ~scene.counters.silent
     faced = shown.copy()
     faced[scene.tree.root[scene.tree.root != NOWHERE]] = False  # a root shows its inference's face
-    spans = of_template[scene.template[faced]].sum() + of_metadata[scene.decoded[shown]].sum()
-    spans += of_inference[scene.inference[scene.has_root_span]].sum()
+    spans = np.array(of_template, np.int64)[scene.template[faced]].sum() + of_metadata[scene.decoded[shown]].sum()
+    spans += np.array(of_inference, np.int64)[scene.inference[scene.has_root_span]].sum()
     return int(spans) + resources

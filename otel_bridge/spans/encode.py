@@ -54,15 +54,20 @@ def key_values(attributes: Iterable[tuple[str, Value]]) -> list[KeyValue]:
 
 def span_attributes(attributes: Iterable[tuple[str, Value]]) -> bytes:
     """A fragment of a `Span` that holds only these attributes: what protobuf makes of `key_values`, in a third of the time."""
+    return _tagged(b"\x4a", attributes)
+
+
+def resource(attributes: Iterable[tuple[str, Value]]) -> bytes:
+    """A `Resource` of these attributes, as protobuf writes it."""
+    return _tagged(b"\x0a", attributes)
+
+
+def _tagged(tag: bytes, attributes: Iterable[tuple[str, Value]]) -> bytes:
     encoded: list[bytes] = []
     for key, value in attributes:
         inside = _tagged_key(key) + _sized_value(value)
-        encoded += (_ATTRIBUTE, varint(len(inside)), inside)
+        encoded += (tag, varint(len(inside)), inside)
     return b"".join(encoded)
-
-
-_ATTRIBUTE = b"\x4a"
-"""The tag of `Span.attributes`."""
 
 
 @lru_cache(maxsize=4096)

@@ -59,12 +59,15 @@ def sizes_of(scene: Scene) -> NDArray[np.int64]:
 
 def _measure(scene: Scene) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Of each block: spans, and about their bytes."""
-    blocks = len(scene.batch.blocks)
-    shown = ~scene.counters.silent
+    bounds, silent, size = scene.batch.bounds, scene.counters.silent, sizes_of(scene)
+    before = np.zeros(len(size) + 1, np.int64)
+    spans = bounds[1:] - bounds[:-1]
+    if silent.any():
+        size[silent] = 0
+        spans = spans - np.bincount(scene.tree.block[silent], minlength=len(spans))
+    size.cumsum(out=before[1:])
     made = scene.has_root_span & (scene.tree.root == NOWHERE)
-    spans = np.bincount(scene.tree.block[shown], minlength=blocks) + made
-    size = np.bincount(scene.tree.block[shown], sizes_of(scene)[shown], blocks)  # doubles hold such sums exactly
-    return spans, size.astype(np.int64)
+    return spans + made, before[bounds[1:]] - before[bounds[:-1]]
 
 
 def _leave_full_traces(scene: Scene, spans: NDArray[np.int64], size: NDArray[np.int64], taken: Taken, limits: Limits) -> Scene:

@@ -17,6 +17,7 @@ span id  = a bijection of 64 bits (xor-shift-multiply, the finaliser of SplitMix
 """
 
 import hashlib
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -35,6 +36,10 @@ _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 _NONE = bytes(16)
+_length = struct.Struct(">I").pack
+_position = struct.Struct(">Q").pack
+_POSITION_LENGTH = _length(8)
+"""Of the position, which follows."""
 
 MAX_OCCURRENCES = 2**23
 """Completions of one instruction in one inference that have ids of their own."""
@@ -47,24 +52,22 @@ def trace_id(stream: Stream, block: Block) -> bytes:
 
 def trace_ids(streams: Sequence[Stream], blocks: Iterable[Block]) -> Iterator[bytes]:
     """The trace id of each block; what the blocks of one request share is hashed once."""
-    seeds: dict[tuple[int, int], hashlib.blake2b] = {}
+    of = seed = None
     for block in blocks:
-        part = block.part.number if block.part is not None else 0
-        seed = seeds.get((block.stream, part))
-        if seed is None:
-            seed = seeds[block.stream, part] = _seed(streams[block.stream], part)
+        request = block.stream, block.part.number if block.part is not None else 0
+        if seed is None or request != of:  # the blocks of one request stand together
+            of, seed = request, _seed(streams[request[0]], request[1])
         hashed = seed.copy()
-        hashed.update((block.position % 2**64).to_bytes(8, "big"))
+        hashed.update(_position(block.position % 2**64))
         digest = hashed.digest()
         yield digest if digest != _NONE else b"\x01" * 16
 
 
 def _seed(stream: Stream, part: int) -> hashlib.blake2b:
     request = stream.content or ((stream.sequence - part) % 2**64).to_bytes(8, "big")
-    pieces = (stream.tenant.encode("utf-8", "surrogatepass"), stream.stream_id, request)
-    said = b"".join([part for piece in pieces for part in (len(piece).to_bytes(4, "big"), piece)])
-    said += (8).to_bytes(4, "big")  # the length of the position, which follows
-    return hashlib.blake2b(said, digest_size=16, person=b"otel-bridge/1")
+    tenant, stream_id = stream.tenant.encode("utf-8", "surrogatepass"), stream.stream_id
+    said = _length(len(tenant)), tenant, _length(len(stream_id)), stream_id, _length(len(request)), request, _POSITION_LENGTH
+    return hashlib.blake2b(b"".join(said), digest_size=16, person=b"otel-bridge/1")
 
 
 def place_by_row(row: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -84,12 +84,14 @@ def place(batch: EventBatch, tree: Tree, times: Times, quality: NDArray[np.int64
     moved = (batch.duration >= _BACKWARDS) & (length == 0)
     root_start, root_end = _roots(batch, tree, start, end, delegate)
 
-    outer = np.flatnonzero(~delegate & (tree.parent == NOWHERE))
-    _widen(start, end, outer, root_start[tree.block[outer]], root_end[tree.block[outer]])
-    scopes = np.flatnonzero(~delegate & (tree.parent != NOWHERE))
-    _widen(start, end, scopes, start[tree.parent[scopes]], end[tree.parent[scopes]])
+    empty = ~delegate & (end <= start)
+    if empty.any():
+        outer = (empty & (tree.parent == NOWHERE)).nonzero()[0]
+        _widen(start, end, outer, root_start[tree.block[outer]], root_end[tree.block[outer]])
+        scopes = (empty & (tree.parent != NOWHERE)).nonzero()[0]
+        _widen(start, end, scopes, start[tree.parent[scopes]], end[tree.parent[scopes]])
 
-    rows = np.flatnonzero(delegate)
+    rows = delegate.nonzero()[0]
     if len(rows):
         parent, block = tree.parent[rows], tree.block[rows]
         at_root = parent == NOWHERE
@@ -101,9 +103,10 @@ def place(batch: EventBatch, tree: Tree, times: Times, quality: NDArray[np.int64
             end=np.maximum(start[rows], end[rows]),
             length=length[rows],
         )
-        inside.place(batch.clock[rows], quality[rows], times.tied[rows], times.known[rows])
-        moved[rows] |= (inside.start != start[rows]) | (inside.end != end[rows]) | inside.made
-        start[rows], end[rows], length[rows] = inside.start, inside.end, inside.length
+        if not inside.fit(quality[rows], times.tied[rows], times.known[rows]):
+            inside.place(batch.clock[rows], quality[rows], times.tied[rows], times.known[rows])
+            moved[rows] |= (inside.start != start[rows]) | (inside.end != end[rows]) | inside.made
+            start[rows], end[rows], length[rows] = inside.start, inside.end, inside.length
         _widen(start, end, rows, inside.low, inside.high)
 
     has_root = tree.root != NOWHERE
@@ -129,6 +132,12 @@ class _Calls:
         self.made = np.zeros(len(call), np.bool_)
         """Times that say nothing but order."""
 
+    def fit(self, quality: NDArray[np.int64], tied: NDArray[np.bool_], known: NDArray[np.bool_]) -> bool:
+        """Whether all of them lie where their ticks say: then nothing is to be done."""
+        inside = tied & known & (quality != _DURATION_ONLY)
+        inside &= (self.start >= self.low) & (self.end <= self.high)
+        return bool(inside.all())
+
     def place(
         self, clock: NDArray[np.uint8], quality: NDArray[np.int64], tied: NDArray[np.bool_], known: NDArray[np.bool_]
     ) -> None:
@@ -140,9 +149,9 @@ class _Calls:
         self.length[~known] = UNKNOWN_NS
         without_start = quality == _DURATION_ONLY
         axis = (clock.astype(np.int64) * len(CODES) + quality) * 2 + tied
-        self._move_together(np.flatnonzero(known & ~without_start), axis, host, tied)
-        self._lay_end_to_end(np.flatnonzero(without_start))
-        self._show_order(np.flatnonzero(~known & ~without_start), axis)
+        self._move_together((known & ~without_start).nonzero()[0], axis, host, tied)
+        self._lay_end_to_end(without_start.nonzero()[0])
+        self._show_order((~known & ~without_start).nonzero()[0], axis)
         self.start = np.minimum(np.maximum(self.start, self.low), self.high)
         self.end = np.minimum(np.maximum(self.end, self.low), self.high)
 
@@ -228,11 +237,11 @@ def _hulls(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """From the first start to the last end in each of these blocks, which have events; of delegates' only where all are."""
     size = batch.bounds[blocks + 1] - batch.bounds[blocks]
-    begin = np.cumsum(size) - size
-    rows = np.arange(int(size.sum())) + np.repeat(batch.bounds[blocks] - begin, size)
+    begin = size.cumsum() - size
+    rows = np.arange(int(size.sum())) + (batch.bounds[blocks] - begin).repeat(size)
     foreign = delegate[rows]
-    aside = foreign & ~np.repeat(np.logical_and.reduceat(foreign, begin), size)
-    first = np.minimum.reduceat(np.where(aside, np.iinfo(np.int64).max, start[rows]), begin)
+    aside = foreign & ~np.logical_and.reduceat(foreign, begin).repeat(size)
+    first = np.minimum.reduceat(np.where(aside, LATEST_NS, start[rows]), begin)
     return first, np.maximum.reduceat(np.where(aside, -1, end[rows]), begin)
 
 

@@ -10,15 +10,15 @@ Invariants
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMessage
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 
 from otel_bridge.model.stream import Attributes, Stream
 from otel_bridge.spans import attributes as at
-from otel_bridge.spans.encode import key_values
+from otel_bridge.spans import encode
 
 _KEPT = 4096
 _KEPT_BYTES = 2048
+_SCHEMA = ResourceSpans(schema_url=at.SCHEMA_URL).SerializeToString()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +50,8 @@ class Resources:
             self._known.move_to_end(key)
             return known[1]
         attributes = attributes_of(stream, mapping_digest)
-        message = ResourceSpans(resource=ResourceMessage(attributes=key_values(attributes)), schema_url=at.SCHEMA_URL)
-        resource = Resource(attributes, message.SerializeToString(), at.count_cuts(attributes))
+        encoded = encode.resource(attributes)
+        resource = Resource(attributes, encode.field(1, len(encoded)) + encoded + _SCHEMA, at.count_cuts(attributes))
         if len(resource.head) <= _KEPT_BYTES:
             self._known[key] = (stream.resource, stream.model), resource  # not the stream: it may have hundreds of clocks
             if len(self._known) > _KEPT:

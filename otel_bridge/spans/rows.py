@@ -10,8 +10,8 @@ A row is a head with ids and times, and a tail that many rows share (spans/tails
 Rows are joined from prototypes, whose ids and times are zero, and those are then written over all rows at once.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,18 +33,23 @@ _SPAN = b"\x12"
 _PARENT_FIELD = b"\x22\x08" + bytes(8)
 
 
-class Prototype(NamedTuple):
-    """A row with ids and times of zero, and where its head begins."""
-
-    data: bytes
-    head: int
+_PARENTED_HEAD = _PARENT_FIELD + _HEAD
 
 
-def prototype(tail: bytes, *, parented: bool) -> Prototype:
-    """The row of a tail, with or without a parent."""
-    parent = _PARENT_FIELD if parented else b""
-    size = encode.varint(len(parent) + len(_HEAD) + len(tail))
-    return Prototype(b"".join((_SPAN, size, parent, _HEAD, tail)), len(_SPAN) + len(size) + len(parent))
+class Prototypes:
+    """Rows with ids and times of zero, one for each tail: their bytes, and where their heads begin."""
+
+    def __init__(self, tails: Iterable[bytes], roots: Iterable[tuple[bytes, bool]] = ()) -> None:
+        """`tails` are of spans with a parent; `roots` say whether there is one."""
+        size, parented, head = encode.varint, _PARENTED_HEAD, _HEAD
+        self.rows = [b"".join((_SPAN, size(len(parented) + len(tail)), parented, tail)) for tail in tails]
+        behind = [len(tail) + len(head) for tail in tails]
+        for tail, has_parent in roots:
+            front = parented if has_parent else head
+            self.rows.append(b"".join((_SPAN, size(len(front) + len(tail)), front, tail)))
+            behind.append(len(tail) + len(head))
+        self.lengths = np.array(list(map(len, self.rows)), np.int64)
+        self.heads = self.lengths - np.array(behind, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +70,7 @@ class Columns:
 
 
 def write_rows(
-    prototypes: list[Prototype], which: NDArray[np.int64], columns: Columns
+    prototypes: Prototypes, which: NDArray[np.int64], columns: Columns
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
     """
     All rows end to end, int64[n + 1] where each begins, and int64[n] where its tail does.
@@ -73,14 +78,12 @@ def write_rows(
     `which` chooses the prototype of each.
     """
     n = len(which)
-    rows = [each.data for each in prototypes]
-    data = np.frombuffer(bytearray().join(map(rows.__getitem__, which.tolist())), np.uint8)
+    data = np.frombuffer(bytearray().join(map(prototypes.rows.__getitem__, which.tolist())), np.uint8)
     offsets = np.zeros(n + 1, np.int64)
-    np.cumsum(np.array(list(map(len, rows)), np.int64)[which], out=offsets[1:])
-    begin = offsets[:-1] + np.array([each.head for each in prototypes], np.int64)[which]
+    prototypes.lengths[which].cumsum(out=offsets[1:])
+    begin = offsets[:-1] + prototypes.heads[which]
 
-    heads = np.empty(n, _HEADS)
-    heads.view(f"V{len(_HEAD)}")[:] = np.frombuffer(_HEAD, f"V{len(_HEAD)}")
+    heads = np.frombuffer(bytearray(_HEAD) * n, _HEADS)
     for name in _HEADS.names or ():
         heads[name] = getattr(columns, name)
     overwrite(data, begin, heads)

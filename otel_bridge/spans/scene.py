@@ -114,7 +114,9 @@ class Scene:
     @property
     def has_root_span(self) -> NDArray[np.bool_]:
         """bool[m]: whether the block's root is emitted with this batch."""
-        filled = np.diff(self.batch.bounds) > 0
+        filled = self.batch.bounds[1:] > self.batch.bounds[:-1]
+        if self.batch.occurrence is None:  # no block is a part
+            return filled
         complete = np.array([block.part is None or block.part.last for block in self.batch.blocks], np.bool_)
         emitted: NDArray[np.bool_] = filled & ((self.tree.root != NOWHERE) | complete)
         return emitted

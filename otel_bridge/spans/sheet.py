@@ -8,6 +8,7 @@ Invariants
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,9 @@ class Sheet:
         self._values = [_encodable(column) for column in self._columns]
         self._widths = [_widths(values) for values in self._values]
         first, self.form = distinct([np.zeros(entries, np.int64), *self._widths])
-        made = [self._form(row) for row in first.tolist()]
+        kinds = tuple([column.dtype.kind for column in self._columns])
+        widths = zip(*(each[first].tolist() for each in self._widths), strict=True)
+        made = [_form(self._keys, kinds, each) for each in widths] if self._keys else [(b"", ())] * len(first)
         self.forms = [fragment for fragment, _ in made]
         self._slots = np.array([slots for _, slots in made], np.int64)
 
@@ -61,15 +64,18 @@ class Sheet:
                 rows = np.flatnonzero(own == width)
                 overwrite(data, begin[rows], _encode(chosen[rows], width))
 
-    def _form(self, entry: int) -> tuple[bytes, list[int]]:
-        """The fragment of an entry with zeros in place of its values, and where each of these begins."""
-        fragment = bytearray()
-        slots = []
-        for pair, widths in zip(self.attributes(entry), self._widths, strict=True):
-            encoded, width = span_attributes((pair,)), int(widths[entry])
-            slots.append(len(fragment) + len(encoded) - width)  # a value stands at the end of its attribute
-            fragment += encoded[: len(encoded) - width] + bytes(width)
-        return bytes(fragment), slots
+
+@lru_cache(1024)
+def _form(keys: tuple[str, ...], kinds: tuple[str, ...], widths: tuple[int, ...]) -> tuple[bytes, tuple[int, ...]]:
+    """The fragment of values of such types that take so many bytes, zeros in their place, and where each of these begins."""
+    fragment = bytearray()
+    slots = []
+    for key, kind, width in zip(keys, kinds, widths, strict=True):
+        values: dict[str, AttributeValue] = {"f": 0.0, "b": False, "S": "0" * width}
+        encoded = span_attributes(((key, values.get(kind, 1 << 7 * (width - 1))),))
+        slots.append(len(fragment) + len(encoded) - width)  # a value stands at the end of its attribute
+        fragment += encoded[: len(encoded) - width] + bytes(width)
+    return bytes(fragment), tuple(slots)
 
 
 def _encodable(column: NDArray[Any]) -> NDArray[Any]:

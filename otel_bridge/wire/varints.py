@@ -6,7 +6,7 @@ the middle of a number, one of ten bytes or more) is not decoded here at all.
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,17 +48,21 @@ def _decode_wide(fields: Sequence[bytes]) -> list[NDArray[np.uint64]] | None:
     """Of fields that end where a number does, all at once: the first numbers cost more than the next thousand."""
     raw = np.frombuffer(b"".join((*fields, bytes(_MOST_BYTES - 1))), np.uint8)
     ends = (raw[: 1 - _MOST_BYTES] < _CONTINUES).nonzero()[0]
-    starts = np.empty(len(ends), np.int64)
-    starts[0] = 0
-    np.add(ends[:-1], 1, out=starts[1:])
-    more = ends - starts
-    if more.max() >= _MOST_BYTES:
+    more = np.empty(len(ends), np.int64)
+    more[0] = ends[0]
+    np.subtract(ends[1:], ends[:-1], out=more[1:])
+    more[1:] -= 1
+    most = int(more.max())
+    if most >= _MOST_BYTES:
         return None
     words = np.ndarray((len(raw) - _MOST_BYTES + 1,), _WORD, buffer=raw, strides=(1,))  # eight bytes from every byte on
-    numbers: NDArray[np.uint64] = words[starts].astype(np.uint64, copy=False) & _MASKS[more]
-    for low, high, shift in _FOLDS:
-        numbers = (numbers & low) | ((numbers & high) >> shift)
-    return np.split(numbers, np.searchsorted(ends, list(accumulate(map(len, fields[:-1])))))
+    numbers: NDArray[np.uint64] = words.take(ends - more).astype(np.uint64, copy=False) & _MASKS.take(more)
+    for low, high, shift in _FOLDS[: most.bit_length()]:  # numbers of two bytes need the first alone
+        moved = (numbers & high) >> shift
+        numbers &= low
+        numbers |= moved
+    bounds = [0, *np.searchsorted(ends, list(accumulate(map(len, fields)))).tolist()]
+    return [numbers[begin:end] for begin, end in pairwise(bounds)]
 
 
 def unzigzag(numbers: Numbers) -> NDArray[np.int8] | NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,10 +23,10 @@ async def answer(question: str, argument: Any) -> Any:
 
 
 @asynccontextmanager
-async def pair() -> AsyncIterator[tuple[Line, Line]]:
+async def pair(answers: Callable[[str, Any], Awaitable[Any]] = answer) -> AsyncIterator[tuple[Line, Line]]:
     """Both ends, which read."""
     one, other = socket.socketpair()
-    lines = await Line.over(one, answer), await Line.over(other, answer)
+    lines = await Line.over(one, answers), await Line.over(other, answers)
     running = [asyncio.create_task(line.run()) for line in lines]
     try:
         yield lines
@@ -40,12 +40,19 @@ def test_both_ends_ask_and_answers_come_in_any_order(run: Run) -> None:
     """A slow answer holds no other up, and a large one arrives whole."""
 
     async def talk() -> None:
-        async with pair() as (one, other):
-            late = asyncio.create_task(one.ask("late", 0.2))
+        others_are_answered = asyncio.Event()
+
+        async def in_its_time(question: str, argument: Any) -> Any:
+            if question == "late":
+                await others_are_answered.wait()
+            return question, argument
+
+        async with pair(in_its_time) as (one, other):
+            late = asyncio.create_task(one.ask("late", 7))
             assert await one.ask("quick", b"x" * 1_000_000) == ("quick", b"x" * 1_000_000)
             assert await other.ask("back") == ("back", None)
-            assert not late.done()
-            assert await late == ("late", 0.2)
+            others_are_answered.set()
+            assert await late == ("late", 7)
 
     run(talk())
 

@@ -36,7 +36,7 @@ class Room:
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
         self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        self.sink = stack.enter_context(Sink(free_ports(1)[0]))
+        self.sink = stack.enter_context(Sink())
 
     def program(self, name: str, **settings: str) -> Program:
         """Another bridge."""

@@ -1,67 +1,71 @@
 """
 What one machine takes: resolved spans a second, and how long a span is on its way at half of that.
 
-Load, bridge and sink share the machine. The rate is that of spans at the sink, from the first request to the last span. The
-way of an inference begins at its end, when its request is made, and ends when its root span is at the sink: sending, admission,
-spool, resolution, export.
+Load, bridge and sink share the machine. The rate is that of spans at the sink, from the first request to the last span: over
+gRPC in and out, and over HTTP. The way of an inference, over gRPC, begins at its end, when its request is made, and ends when
+its root span is at the sink: sending, admission, spool, resolution, export.
 """
 
 import statistics
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from lines import OVER_HTTP, Room
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from programs import bridge
 from rounds import USUAL, Effort, Figure, spread
 from sink import Sink
 from subjects import Bridge
-from support.processes import free_ports
 
 ROUNDS = 5
 BATCH = 1024
-SPANS = 400_000
+SPANS = 1_000_000
 HALF_SPANS = 150_000
 GOAL_SPANS_A_SECOND = 600_000
 DURABILITIES = ("memory", "full")
+WAYS = ("gRPC", "HTTP/1.1")
 
 
 def main(effort: Effort = USUAL) -> list[Figure]:
     """With each durability of the spool."""
-    print(f"  {BATCH} a request, over gRPC; median (min..max) of {effort.rounds(ROUNDS)} rounds in turns")
+    print(f"  {BATCH} a request; median (min..max) of {effort.rounds(ROUNDS)} rounds in turns")
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        sink = stack.enter_context(Sink(free_ports(1)[0]))
-        subjects = {}
-        for durability in DURABILITIES:
-            ports = tuple(free_ports(2))
-            program = bridge(folder / durability, sink.address, ports, SPOOL__DURABILITY=durability)
-            subjects[durability] = Bridge(durability, stack.enter_context(program))
-        rates = _rates(sink, subjects, effort)
-        figures = [Figure(f"{durability}/rate", "spans/s", values) for durability, values in rates.items()]
-        for durability, subject in subjects.items():
-            rate = statistics.median(rates[durability])
+        room = Room(Path(stack.enter_context(tempfile.TemporaryDirectory())), stack.enter_context(Sink()), stack)
+        subjects = {(durability, way): _subject(room, durability, way) for durability in DURABILITIES for way in WAYS}
+        rates = _rates(room.sink, subjects, effort)
+        figures = [Figure(f"{durability}/{way}/rate", "spans/s", values) for (durability, way), values in rates.items()]
+        for (durability, way), subject in subjects.items():
+            rate = statistics.median(rates[durability, way])
             goal = ""
             if durability == "memory":
                 verdict = "met" if rate >= GOAL_SPANS_A_SECOND else "NOT met"
                 goal = f"   goal {GOAL_SPANS_A_SECOND:,}: {verdict}"
-            print(f"    spool {durability:7} {spread(rates[durability])} spans/s{goal}")
-            figures += _latencies(sink, subject, rate / 2, effort)
-            print(f"    {'':13} {subject.program.rss_mib():.0f} MiB resident at the end")
+            print(f"    spool {durability:7} {way:9} {spread(rates[durability, way])} spans/s{goal}")
+            if way == "gRPC":
+                figures += _latencies(room.sink, subject, rate / 2, effort)
+            print(f"    {'':23} {subject.program.rss_mib():.0f} MiB resident at the end")
     return figures
 
 
-def _rates(sink: Sink, subjects: dict[str, Bridge], effort: Effort) -> dict[str, list[float]]:
-    rates: dict[str, list[float]] = {durability: [] for durability in subjects}
+def _subject(room: Room, durability: str, way: str) -> Bridge:
+    over_http = way != "gRPC"
+    settings = {"SPOOL__DURABILITY": durability} | ({"EXPORT__PROTOCOL": OVER_HTTP} if over_http else {})
+    program, http = room.bridge(f"{durability}-{'http' if over_http else 'grpc'}", **settings)
+    return Bridge(durability, program, http if over_http else None)
+
+
+def _rates(sink: Sink, subjects: Mapping[tuple[str, str], Bridge], effort: Effort) -> dict[tuple[str, str], list[float]]:
+    rates: dict[tuple[str, str], list[float]] = {name: [] for name in subjects}
     requests = effort.amount(SPANS // BATCH, 2)
     for turn in range(effort.rounds(ROUNDS) + 1):
-        for durability, subject in subjects.items():
+        for name, subject in subjects.items():
             before, begin = sink.count().spans, time.monotonic()
             subject.send(BATCH, requests)
             sink.wait_for(before + BATCH * requests, subject.program.process)
             if turn:  # the first round warms up
-                rates[durability].append(BATCH * requests / (time.monotonic() - begin))
+                rates[name].append(BATCH * requests / (time.monotonic() - begin))
             subject.check(sink.last())
     return rates
 
@@ -77,7 +81,7 @@ def _latencies(sink: Sink, subject: Bridge, rate: float, effort: Effort) -> list
         for share, values in shares.items():
             values.append(took[int(len(took) * int(share[1:]) / 100)])
     shown = ", ".join(f"{share} {spread(values, '.1f')}" for share, values in shares.items())
-    print(f"    {'':13} at half load ({rate:,.0f} spans/s), ms on the way: {shown}")
+    print(f"    {'':23} at half load ({rate:,.0f} spans/s), ms on the way: {shown}")
     return [Figure(f"{subject.name}/half load/{share}", "ms", values) for share, values in shares.items()]
 
 

@@ -61,7 +61,7 @@ def measure_requests(effort: Effort) -> list[Figure]:
     costs: dict[str, list[float]] = {durability: [] for durability in DURABILITIES}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        sink = stack.enter_context(Sink(free_ports(1)[0]))
+        sink = stack.enter_context(Sink())
         subjects = {}
         for durability in DURABILITIES:
             program = bridge(folder / durability, sink.address, tuple(free_ports(2)), SPOOL__DURABILITY=durability)

@@ -34,7 +34,7 @@ ROUND_S = 0.08
 LIMIT_BYTES = 1 << 20
 RECEIPT = Receipt(2 * 10**18)
 STEPS = (
-    "parse", "admit", "join", "attribute", "grow", "resolve", "place", "infer", "decode", "count", "scene", "fit", "assemble",
+    "parse", "admit", "join", "tell_apart", "resolve", "place", "infer", "decode", "count", "scene", "fit", "assemble",
     "account",
 )  # fmt: skip
 

@@ -4,14 +4,17 @@ The floor: the bytes that the bridge moves, moved by the same libraries without 
     floor_app.py PORT HTTP_PORT SINK
 
 Takes events by calls and by streams of gRPC, and over HTTP/1.1, and looks at none; for each request it sends the spans that it
-was given for one, gathered to about a megabyte. What a request stands for is told by the method /floor/Use.
+was given for one, gathered to about a megabyte, over gRPC or, where SINK is a URL, over HTTP/1.1. What a request stands for is
+told by the method /floor/Use.
 """
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
+import aiohttp
 import grpc
 import uvicorn
 import uvloop
@@ -69,16 +72,31 @@ class Floor(grpc.GenericRpcHandler):
         self.waiting += 1
         self.came.set()
 
-    async def send_all(self, sink: str) -> None:
+    async def send_all(self, export: Callable[[bytes], Awaitable[object]]) -> None:
         """Send what stands for the requests that came; several messages in a row are one message."""
+        while await self.came.wait():
+            count = min(self.waiting, max(_MOST_BYTES // len(self.payload), 1))
+            self.waiting -= count
+            if not self.waiting:
+                self.came.clear()
+            await export(self.payload * count)
+
+
+@asynccontextmanager
+async def way_to(sink: str) -> AsyncIterator[Callable[[bytes], Awaitable[object]]]:
+    """What sends a request to the sink and waits for its answer."""
+    if not sink.startswith("http://"):
         async with grpc.aio.insecure_channel(sink, options=_OPTIONS) as channel:
-            export = channel.unary_unary(_EXPORT)
-            while await self.came.wait():
-                count = min(self.waiting, max(_MOST_BYTES // len(self.payload), 1))
-                self.waiting -= count
-                if not self.waiting:
-                    self.came.clear()
-                await export(self.payload * count)
+            yield channel.unary_unary(_EXPORT)
+        return
+    async with aiohttp.ClientSession() as session:
+
+        async def post(body: bytes) -> None:
+            async with session.post(f"{sink}/v1/traces", data=body) as answer:
+                answer.raise_for_status()
+                await answer.read()
+
+        yield post
 
 
 async def main() -> None:
@@ -91,8 +109,9 @@ async def main() -> None:
     server.add_generic_rpc_handlers((floor,))
     server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
-    sending = asyncio.create_task(floor.send_all(sink))
-    await asyncio.wait((serving, sending), return_when=asyncio.FIRST_COMPLETED)
+    async with way_to(sink) as export:
+        sending = asyncio.create_task(floor.send_all(export))
+        await asyncio.wait((serving, sending), return_when=asyncio.FIRST_COMPLETED)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from support.processes import free_port, free_ports
 TURN_SPANS = {16: 8_000, 64: 16_000, 256: 40_000, 1024: 100_000, 8192: 200_000}
 """Spans a request -> spans of a turn: enough for a tenth of a second of the cheapest program."""
 SIZES = tuple(TURN_SPANS)
+OVER_HTTP = "http/protobuf"
 
 
 @dataclass
@@ -38,26 +39,28 @@ class Room:
         """The bridge of that name, and where its HTTP door is; started if it is not there."""
         if name not in self._bridges:
             ports = tuple(free_ports(2))
-            program = self.stack.enter_context(bridge(self.folder / name, self.sink.address, ports, **settings))
+            sink = self.sink.http_address if settings.get("EXPORT__PROTOCOL") == OVER_HTTP else self.sink.address
+            program = self.stack.enter_context(bridge(self.folder / name, sink, ports, **settings))
             self._bridges[name] = program, f"127.0.0.1:{ports[1]}"
         return self._bridges[name]
 
     @cache  # noqa: B019 - there is one room a run
     def plain(self) -> Bridge:
         """A bridge with its spool in memory, over gRPC."""
-        return Bridge("bridge", self.bridge("memory", SPOOL__DURABILITY="memory")[0])
+        return Bridge("bridge", self.bridge("memory", **_MEMORY)[0])
 
     @cache  # noqa: B019 - as above
     def with_metadata(self) -> Bridge:
         """The same bridge; each delegate event has 8 bytes of its own, read by a declared layout."""
-        program, _ = self.bridge("memory", SPOOL__DURABILITY="memory")
-        return Bridge("bridge, metadata", program, files=[synthetic_mapping(metadata=True)], metadata_bytes=8)
+        return _with_metadata("memory")(self)
 
     @cache  # noqa: B019 - as above
-    def floor(self) -> tuple[Program, str]:
+    def floor(self, *, out_over_http: bool = False) -> tuple[Program, str]:
         """What moves the same bytes and does nothing else, and where its HTTP door is."""
-        http_port = free_port()
-        return self.peer(peers.floor, "floor", http_port), f"127.0.0.1:{http_port}"
+        http_port, name = free_port(), "floor-http" if out_over_http else "floor"
+        sink = f"http://{self.sink.http_address}" if out_over_http else self.sink.address
+        program = peers.floor(self.folder / f"peer-{name}", sink, free_port(), http_port)
+        return self.stack.enter_context(program), f"127.0.0.1:{http_port}"
 
     def peer(self, make: Callable[..., Program], name: str, *more: object) -> Program:
         """A peer's program."""
@@ -88,9 +91,20 @@ class Line:
 def _ours(
     name: str, *, over_http: bool = False, streams: bool = False, varied: bool = False, **settings: str
 ) -> Callable[[Room], Subject]:
+    """A bridge with its spool in memory, unless `settings` say otherwise; lines with one name share it."""
+
     def make(room: Room) -> Subject:
-        program, http = room.bridge(name, **settings)
+        program, http = room.bridge(name, **_MEMORY | settings)
         return Bridge(f"bridge, {name}", program, http if over_http else None, streams=streams, varied=varied)
+
+    return make
+
+
+def _with_metadata(name: str, *, over_http: bool = False, **settings: str) -> Callable[[Room], Bridge]:
+    def make(room: Room) -> Bridge:
+        program, http = room.bridge(name, **_MEMORY | settings)
+        files = [synthetic_mapping(metadata=True)]
+        return Bridge("bridge, metadata", program, http if over_http else None, files=files, metadata_bytes=8)
 
     return make
 
@@ -121,45 +135,58 @@ def _stock_sdk(room: Room) -> Subject:
     return StockSdk(room.peer(peers.stock_sdk, "sdk", payload), payload)
 
 
-def _floor(*, over_http: bool = False, streams: bool = False) -> Callable[[Room], Subject]:
+def _floor(*, over_http: bool = False, streams: bool = False, out_over_http: bool = False) -> Callable[[Room], Subject]:
     def make(room: Room) -> Subject:
-        program, http = room.floor()
+        program, http = room.floor(out_over_http=out_over_http)
         return Floor(program, room.payloads, http if over_http else None, streams=streams)
 
     return make
 
 
-MEMORY, MEMORY_HTTP = "bridge, memory, gRPC", "bridge, memory, HTTP/1.1"
-MEMORY_STREAM = "bridge, memory, gRPC streams"
-DISK, DISK_HTTP = "bridge, disk and fsync, gRPC", "bridge, disk and fsync, HTTP/1.1"
-DISK_STREAM, VARIED = "bridge, disk and fsync, gRPC streams", "bridge, memory, gRPC, varied"
-GZIP, METADATA = "bridge, memory, gRPC, gzip out", "bridge, memory, gRPC, metadata"
+_MEMORY, _DISK, _OUT = {"SPOOL__DURABILITY": "memory"}, {"SPOOL__DURABILITY": "full"}, {"EXPORT__PROTOCOL": OVER_HTTP}
+
+MEMORY, MEMORY_STREAM = "bridge, memory, gRPC", "bridge, memory, gRPC streams"
+MEMORY_HTTP, MEMORY_BOTH = "bridge, memory, HTTP/1.1", "bridge, memory, HTTP/1.1 in and out"
+DISK, DISK_STREAM = "bridge, disk and fsync, gRPC", "bridge, disk and fsync, gRPC streams"
+DISK_HTTP, DISK_BOTH = "bridge, disk and fsync, HTTP/1.1", "bridge, disk and fsync, HTTP/1.1 in and out"
+VARIED = "bridge, memory, gRPC, varied"
+GZIP, GZIP_BOTH = "bridge, memory, gRPC, gzip out", "bridge, memory, HTTP/1.1 in and out, gzip out"
+METADATA, METADATA_BOTH = "bridge, memory, gRPC, metadata", "bridge, memory, HTTP/1.1 in and out, metadata"
 DIRECT, QUEUED = "Collector, no queue", "Collector, queue on disk, fsync"
 LOOKUP, PASSED = "Collector, OTTL look-up of 50", "Collector, spans with metadata"
 ROTEL, SDK = "rotel", "SDK: start, end, batch, OTLP gRPC"
 FLOOR, FLOOR_STREAM = "floor: the same bytes by grpc.aio", "floor: the same by streams"
-FLOOR_HTTP = "floor: the same by uvicorn, HTTP/1.1"
-FLOORS = {MEMORY: FLOOR, MEMORY_STREAM: FLOOR_STREAM, MEMORY_HTTP: FLOOR_HTTP, METADATA: FLOOR, GZIP: FLOOR}
-FLOORS |= {DISK: FLOOR, DISK_STREAM: FLOOR_STREAM}
-"""Lines of ours -> what is left of them where nothing is done: a floor knows no disk, no gzip and no metadata."""
+FLOOR_HTTP, FLOOR_BOTH = "floor: the same by uvicorn, HTTP/1.1", "floor: the same by HTTP/1.1 in and out"
+FLOORS = {
+    FLOOR: (MEMORY, METADATA, GZIP, DISK),
+    FLOOR_STREAM: (MEMORY_STREAM, DISK_STREAM),
+    FLOOR_HTTP: (MEMORY_HTTP, DISK_HTTP),
+    FLOOR_BOTH: (MEMORY_BOTH, METADATA_BOTH, GZIP_BOTH, DISK_BOTH),
+}
+"""What is left where nothing is done -> of which lines of ours: a floor knows no disk, no gzip and no metadata."""
 
 LINES = (
-    Line(MEMORY, _ours("memory", SPOOL__DURABILITY="memory")),
+    Line(MEMORY, _ours("memory")),
     Line(FLOOR, _floor()),
     Line(DIRECT, _direct, needs=peers.collector_program),
-    Line(MEMORY_HTTP, _ours("memory", SPOOL__DURABILITY="memory", over_http=True)),
-    Line(MEMORY_STREAM, _ours("memory", SPOOL__DURABILITY="memory", streams=True), (16, 64, 256)),
-    Line(FLOOR_STREAM, _floor(streams=True), (16, 64, 256)),
-    Line(FLOOR_HTTP, _floor(over_http=True), (16, 64, 256)),
-    Line(VARIED, _ours("memory", SPOOL__DURABILITY="memory", varied=True), (64, 1024)),
-    Line(DISK, _ours("disk", SPOOL__DURABILITY="full")),
-    Line(DISK_STREAM, _ours("disk", SPOOL__DURABILITY="full", streams=True), (64, 256)),
+    Line(MEMORY_STREAM, _ours("memory", streams=True)),
+    Line(FLOOR_STREAM, _floor(streams=True)),
+    Line(MEMORY_HTTP, _ours("memory", over_http=True)),
+    Line(FLOOR_HTTP, _floor(over_http=True)),
+    Line(MEMORY_BOTH, _ours("http", over_http=True, **_OUT)),
+    Line(FLOOR_BOTH, _floor(over_http=True, out_over_http=True)),
+    Line(VARIED, _ours("memory", varied=True), (64, 1024)),
+    Line(DISK, _ours("disk", **_DISK)),
+    Line(DISK_STREAM, _ours("disk", streams=True, **_DISK), (64, 256, 1024)),
     Line(QUEUED, _on_disk, (64, 256, 1024), needs=peers.collector_program),
-    Line(DISK_HTTP, _ours("disk", SPOOL__DURABILITY="full", over_http=True), (16, 64, 256)),
+    Line(DISK_HTTP, _ours("disk", over_http=True, **_DISK), (16, 64, 256, 1024)),
+    Line(DISK_BOTH, _ours("disk-http", over_http=True, **_DISK, **_OUT), (64, 256, 1024)),
     Line(LOOKUP, _looking_up, (1024,), needs=peers.collector_program),
     Line(METADATA, lambda room: room.with_metadata(), (1024,), (1024,)),
+    Line(METADATA_BOTH, _with_metadata("http", over_http=True, **_OUT), (1024,), (1024,)),
     Line(PASSED, _metadata_passed, (1024,), (1024,), peers.collector_program),
-    Line(GZIP, _ours("gzip", SPOOL__DURABILITY="memory", EXPORT__COMPRESSION="gzip"), (256, 1024)),
+    Line(GZIP, _ours("gzip", EXPORT__COMPRESSION="gzip"), (256, 1024)),
+    Line(GZIP_BOTH, _ours("gzip-http", over_http=True, EXPORT__COMPRESSION="gzip", **_OUT), (256, 1024)),
     Line(ROTEL, _rotel, (256, 1024), needs=peers.rotel_program),
     Line(SDK, _stock_sdk, (1024,), (1024,)),
 )
@@ -176,20 +203,24 @@ class Goal:
     least: float
 
 
+_CALLS_OR_STREAMS = (MEMORY, MEMORY_STREAM)
+_ANY = (*_CALLS_OR_STREAMS, MEMORY_HTTP, MEMORY_BOTH)
+_ANY_DISK = (DISK, DISK_STREAM, DISK_HTTP, DISK_BOTH)
+_HTTP = (MEMORY_HTTP, MEMORY_BOTH)
 GOALS = (
-    Goal("8,192 a request: Collector, no queue / ours, memory", DIRECT, (MEMORY,), 8192, 4),
-    Goal("1,024 a request: Collector, no queue / ours, memory", DIRECT, (MEMORY,), 1024, 4),
-    Goal("256 a request: Collector, no queue / ours, memory, gRPC", DIRECT, (MEMORY, MEMORY_STREAM), 256, 3),
-    Goal("64 a request: Collector, no queue / ours, memory, gRPC", DIRECT, (MEMORY, MEMORY_STREAM), 64, 2),
-    Goal("1,024 a request: Collector, disk queue / ours, disk", QUEUED, (DISK,), 1024, 10),
-    Goal("256 a request: Collector, disk queue / ours, disk", QUEUED, (DISK, DISK_STREAM), 256, 8),
-    Goal("64 a request: Collector, disk queue / ours, disk", QUEUED, (DISK, DISK_STREAM), 64, 5),
-    Goal("1,024 a request: Collector, OTTL look-up / ours, memory", LOOKUP, (MEMORY,), 1024, 6),
-    Goal("1,024 a request: rotel / ours, gzip out of both", ROTEL, (GZIP,), 1024, 4),
-    Goal("256 a request: rotel / ours, gzip out of both", ROTEL, (GZIP,), 256, 3),
-    Goal("stock SDK and exporter / ours at 1,024 a request, memory", SDK, (MEMORY,), 1024, 50),
-    Goal("1,024 a request, 8 B of metadata an event: Collector, no queue / ours", PASSED, (METADATA,), 1024, 2),
-    Goal("16 a request: Collector, no queue, gRPC / ours, HTTP/1.1", DIRECT, (MEMORY_HTTP,), 16, 3),
-    Goal("64 a request: Collector, no queue, gRPC / ours, HTTP/1.1", DIRECT, (MEMORY_HTTP,), 64, 3),
+    Goal("8,192 a request: Collector, no queue / ours, memory, gRPC", DIRECT, _CALLS_OR_STREAMS, 8192, 4),
+    Goal("1,024 a request: Collector, no queue / ours, memory, gRPC", DIRECT, _CALLS_OR_STREAMS, 1024, 4),
+    Goal("256 a request: Collector, no queue / ours, memory, gRPC", DIRECT, _CALLS_OR_STREAMS, 256, 3),
+    Goal("64 a request: Collector, no queue / ours, memory, gRPC", DIRECT, _CALLS_OR_STREAMS, 64, 2),
+    Goal("1,024 a request: Collector, disk queue / ours, disk", QUEUED, _ANY_DISK, 1024, 10),
+    Goal("256 a request: Collector, disk queue / ours, disk", QUEUED, _ANY_DISK, 256, 8),
+    Goal("64 a request: Collector, disk queue / ours, disk", QUEUED, _ANY_DISK, 64, 5),
+    Goal("1,024 a request: Collector, OTTL look-up / ours, memory", LOOKUP, _ANY, 1024, 6),
+    Goal("1,024 a request: rotel / ours, gzip out of both", ROTEL, (GZIP, GZIP_BOTH), 1024, 4),
+    Goal("256 a request: rotel / ours, gzip out of both", ROTEL, (GZIP, GZIP_BOTH), 256, 3),
+    Goal("1,024 a request: stock SDK and exporter / ours, memory", SDK, _ANY, 1024, 50),
+    Goal("1,024 a request, 8 B of metadata an event: Collector, no queue / ours", PASSED, (METADATA, METADATA_BOTH), 1024, 2),
+    Goal("16 a request: Collector, no queue, gRPC / ours, HTTP/1.1", DIRECT, _HTTP, 16, 3),
+    Goal("64 a request: Collector, no queue, gRPC / ours, HTTP/1.1", DIRECT, _HTTP, 64, 3),
 )
-"""What issue and design promise, in the order of the table in docs/performance.md."""
+"""What was asked for, in the order of the table in docs/performance.md. Where no door was named, each of ours counts."""

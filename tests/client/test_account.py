@@ -80,7 +80,9 @@ ANSWERS = [
 
 
 @given(answers=st.lists(st.sampled_from(ANSWERS), max_size=12), sizes=st.lists(st.integers(0, 60), min_size=1, max_size=8))
-@hypothesis_settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_any_weather(bridge: FaultyBridge, answers: list[Answer], sizes: list[int]) -> None:
     """Whatever the answers: each event ends once, each drop is told once, and no block arrives under two names."""
     bridge.received.clear()

@@ -19,6 +19,7 @@ from support.otlp_answers import Answer
 from support.otlp_sink import OtlpSink
 from support.processes import LOOPBACK, Process, free_port
 from support.service import running
+from support.waiting import wait_until
 
 from otel_bridge.client import BridgeClient, ClientStats, EventTracer
 from otel_bridge.client.counters import Counters
@@ -149,10 +150,10 @@ def test_a_file_that_breaks_while_in_use(bridge: FaultyBridge, buffer: Path) -> 
         for _ in range(200):
             infer(tracer, metadata=os.urandom(6_000))
         assert not client.flush(0.5)
-        assert client.stats.waiting == 800
-        for path in (buffer, buffer.with_name("buffer-wal")):  # a dying flash gives back something else
-            with path.open("r+b") as file:
-                file.write(os.urandom(path.stat().st_size))
+        wait_until(lambda: client._sender._store.events == 800)  # what is written later would write over the damage
+        with buffer.open("r+b") as main, buffer.with_name("buffer-wal").open("r+b") as log:  # before either is set aside
+            for file in (main, log):  # a dying flash gives back something else
+                file.write(os.urandom(os.fstat(file.fileno()).st_size))
         bridge.answer = Answer()
         assert client.flush(30)
         infer(tracer)

@@ -2,8 +2,6 @@
 
 import os
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from support.otlp_sink import OtlpSink
 from support.processes import LOOPBACK, free_port
 from support.relay import Relay
 from support.service import Service, running
+from support.waiting import wait_until
 
 from otel_bridge.client import BridgeClient, ClientSettings, ClientStats, EventTracer
 from otel_bridge.errors import ConfigError, SpoolFull
@@ -23,14 +22,6 @@ from otel_bridge.wire.status import status_of
 
 UNAVAILABLE, EXHAUSTED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED
 PATIENT = replace(QUICK, batch_age_s=60.0)
-
-
-def wait_until(condition: Callable[[], bool], *, patience_s: float = 20.0) -> None:
-    """Return once the condition holds."""
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.005)
 
 
 def test_into_a_real_bridge(service: Service) -> None:
@@ -75,7 +66,7 @@ def test_a_bridge_that_is_away(bridge: FaultyBridge) -> None:
         for _ in range(30):
             infer(tracer)
         assert not client.flush(0.1)
-        assert client.stats.waiting == client.stats.recorded == 120
+        wait_until(lambda: client.stats.waiting == client.stats.recorded == 120)  # none, or twice, while they are moved
         bridge.come_back()
         assert client.flush(20)
         assert client.stats == ClientStats(recorded=120, accepted=120)
@@ -133,10 +124,12 @@ def test_recording_does_not_wait(bridge: FaultyBridge) -> None:
     """The thread that records comes to its end while the client's thread is kept from its work."""
     with BridgeClient(bridge.address, settings=QUICK) as client:
         tracer = EventTracer(client)
-        held = threading.Event()
+        hangs, held = threading.Event(), threading.Event()
         first = client._sender._store.tend
-        client._sender._store.tend = lambda: (held.wait(20), first())  # type: ignore[method-assign]  # a disk that hangs
+        # A disk that hangs:
+        client._sender._store.tend = lambda: (hangs.set(), held.wait(20), first())  # type: ignore[method-assign]
         client._sender.wake()
+        assert hangs.wait(20)
         recorded = sum(infer(tracer) for _ in range(100))
         assert client.stats.waiting == recorded
         held.set()

@@ -200,7 +200,7 @@ logged = st.tuples(identifiers, ticks, ticks, st.binary(max_size=6), st.integers
 
 
 @given(blocks=st.lists(st.lists(logged, max_size=8), min_size=1, max_size=5))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_what_is_logged_is_what_arrives(bridge: FaultyBridge, blocks: list[list[tuple]]) -> None:
     """Any identifiers, ticks and metadata, in any instructions, arrive as they were logged, block by block."""
 

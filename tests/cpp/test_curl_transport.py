@@ -137,7 +137,7 @@ def test_certificates_of_devices(send_curl: Path, tmp_path: Path) -> None:
 
 def test_a_server_that_is_slow(send_curl: Path) -> None:
     """When the time is over the call is, too."""
-    with OtlpSink() as sink, Sender(send_curl, url_of(sink), "timeout_ms=1000") as send:
+    with OtlpSink() as sink, Sender(send_curl, url_of(sink), "timeout_ms=2500") as send:
         sink.answers.append(Answer(delay_s=30))
         late = send(b"x")
         assert (late.status, late.sent, late.again) == ("0", False, True)

@@ -148,7 +148,7 @@ def test_large_requests(send_grpc: Path) -> None:
 
 def test_a_server_that_is_slow(send_grpc: Path) -> None:
     """When the time is over the call is, too, whichever end sees it first, and the next one is answered."""
-    with EventsPeer() as peer, Sender(send_grpc, peer.target, "timeout_ms=1000") as send:
+    with EventsPeer() as peer, Sender(send_grpc, peer.target, "timeout_ms=2500") as send:
         peer.answers.append(Answer(delay_s=30))
         late = send(b"x")
         assert (late.status, late.again) == ("DEADLINE_EXCEEDED", True)

@@ -50,7 +50,7 @@ def paced(body: bytes, initial: int, steps_of_credit: Iterable[int]) -> Script:
     max_examples=15,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a failure costs a deadline: to shrink it would take minutes
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     size=st.integers(WINDOW - 20, 4 * WINDOW),

@@ -279,10 +279,10 @@ def no_credit(connection: RawConnection) -> None:
 @pytest.mark.parametrize("script", [silence, deafness, chatter, dribble, no_credit], ids=lambda script: script.__name__)
 def test_the_deadline_holds(send_grpc: Path, script: Callable[[RawConnection], None]) -> None:
     """Whatever a server does or leaves undone, a call ends with its deadline, and the next one is made on a new connection."""
-    with RawPeer(script, RawConnection.answer_all) as peer, Sender(send_grpc, peer.target, "timeout_ms=1000") as send:
+    with RawPeer(script, RawConnection.answer_all) as peer, Sender(send_grpc, peer.target, "timeout_ms=2500") as send:
         outcome = send(bytes(8 << 20))
         assert (outcome.status, outcome.again) == ("DEADLINE_EXCEEDED", True)
-        assert outcome.message == f"{peer.target} did not answer within 1000 ms"
+        assert outcome.message == f"{peer.target} did not answer within 2500 ms"
         assert send(b"x").sent
         assert peer.connections == 2
 

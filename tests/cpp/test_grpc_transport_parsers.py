@@ -48,7 +48,7 @@ texts = st.one_of(st.binary(max_size=80), st.text("abcdefghijklmnopqrstuvwxyz-01
 blocks = st.lists(st.tuples(texts.filter(bool), texts), min_size=1, max_size=12)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(given_blocks=st.lists(blocks, min_size=1, max_size=20), huffman=st.booleans())
 @example(given_blocks=[[(bytes([byte]), bytes([byte] * 9))] for byte in range(256)], huffman=True)
 @example(given_blocks=[[(b"x" * size, b"y")] for size in range(60, 70)], huffman=True)
@@ -78,7 +78,7 @@ def test_the_static_table(read_headers: Path) -> None:
     assert beyond == "bad"
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(given_blocks=st.lists(st.binary(min_size=1, max_size=200), min_size=1, max_size=50))
 def test_any_bytes_as_headers(read_headers: Path, given_blocks: list[bytes]) -> None:
     """Bytes that are no block of headers are refused or read, never beyond their end."""

@@ -53,7 +53,7 @@ def armour(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("armour"), [SOURCES / "armour.cpp"], sanitize=("address", "undefined"))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.binary(max_size=400))
 def test_text_for_a_serial_log_is_base64_with_a_checksum(armour: Path, data: bytes) -> None:
     """Any bytes come out as lines of at most 76 characters between two marks, with zlib's CRC-32 before the second."""

@@ -17,7 +17,11 @@ def armour(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("armour"), [SOURCES / "armour.cpp"])
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)  # a process each
+@settings(
+    max_examples=30,  # a process each
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.binary(min_size=1, max_size=400), st.sampled_from([b"\n", b"\r\n"]), st.sampled_from([b"", b"[00:01.5] "]))
 def test_every_byte_comes_over(armour: Path, data: bytes, end: bytes, prefix: bytes) -> None:
     """The bytes of a request come out of the log as they went in, whatever a terminal program makes of its lines."""

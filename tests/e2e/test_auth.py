@@ -177,7 +177,7 @@ def test_bad_credentials_open_nothing(secured: Secured, run: Any) -> None:
         url = f"https://{secured.service.http}"
         async with (
             grpc.aio.secure_channel(secured.service.grpc, credentials) as channel,
-            httpx.AsyncClient(base_url=url, verify=context, trust_env=False) as client,
+            httpx.AsyncClient(base_url=url, verify=context, timeout=30, trust_env=False) as client,
         ):
             for what, scope in ACCESS.items():
                 for authorizations in shown:

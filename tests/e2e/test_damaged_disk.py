@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,7 +42,9 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         MappingServiceStub(service.channel).PutMapping(mapping_pb2.PutMappingRequest(file=file))
         for sequence in REQUESTS:
             assert service.profiling.ExportEvents(request(sequence)).accepted == EVENTS
+        service.process.signal(signal.SIGSTOP)  # nothing changes while it is copied
         shutil.copytree(folder / "data", kept["killed"])  # what a kill at this moment leaves
+        service.process.signal(signal.SIGCONT)
         assert service.stop() == 0
     shutil.copytree(folder / "data", kept["stopped"])
     return kept

@@ -95,7 +95,7 @@ def test_a_stop_keeps_what_does_not_leave(sink: OtlpSink, tmp_path: Path) -> Non
 
 def test_parked_events_get_older_over_restarts(sink: OtlpSink, tmp_path: Path) -> None:
     """Their time goes on, and then they leave without a mapping."""
-    with running(tmp_path, sink, PARKING__POLICY="park", PARKING__MAX_AGE_S="2.5", **SOON) as service:
+    with running(tmp_path, sink, PARKING__POLICY="park", PARKING__MAX_AGE_S="8", **SOON) as service:
         service.profiling.ExportEvents(an_inference(0))
         service.process.wait_until(lambda: service.counts("parked_events")[()] == EVENTS)
         assert service.stop() == 0

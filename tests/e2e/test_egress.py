@@ -21,7 +21,7 @@ from otel_bridge.export.dead_letters import DIRECTORY
 from otel_bridge.export.letter import letters_in
 from otel_bridge.wire.codec import request_of
 
-QUICK = {"EXPORT__RETRY_INITIAL_S": "0.05", "EXPORT__RETRY_MAX_S": "0.1", "EXPORT__TIMEOUT_MS": "2000"}
+QUICK = {"EXPORT__RETRY_INITIAL_S": "0.05", "EXPORT__RETRY_MAX_S": "0.1", "EXPORT__TIMEOUT_MS": "4000"}
 REFUSED = Answer(code=grpc.StatusCode.INVALID_ARGUMENT, status=400, details="bad attribute")
 FORBIDDEN = Answer(code=grpc.StatusCode.PERMISSION_DENIED, status=403)
 

@@ -131,8 +131,8 @@ def test_what_http_lets_through_does_not_write_the_log(tmp_path: Path, run: Run)
             run(answer_to(service.http, request))
         url = f"http://{service.http}/v1/etdump"
         refused = [
-            httpx.post(url, content=HOSTILE, trust_env=False),
-            httpx.post(url, params={"model": HOSTILE}, trust_env=False),
+            httpx.post(url, content=HOSTILE, timeout=30, trust_env=False),
+            httpx.post(url, params={"model": HOSTILE}, timeout=30, trust_env=False),
         ]
         assert all(is_clear(answer.json()["message"]) for answer in refused if not answer.is_success)
     for line in (tmp_path / "bridge.log").read_bytes().decode("utf-8").splitlines():

@@ -101,7 +101,7 @@ def test_away_until_the_spool_is_full(sink: OtlpSink, tmp_path: Path) -> None:
         assert any(detail.Is(RetryInfo.DESCRIPTOR) for detail in status.details)
         headers = {"content-type": "application/x-protobuf"}
         body = request(10**6).SerializeToString()
-        answer = httpx.post(f"http://{service.http}/v1/events", content=body, headers=headers, trust_env=False)
+        answer = httpx.post(f"http://{service.http}/v1/events", content=body, headers=headers, timeout=30, trust_env=False)
         assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (503, True)
         assert service.get("/healthz").is_success
         ready = service.get("/readyz")

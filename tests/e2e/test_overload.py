@@ -169,7 +169,7 @@ def test_slow_clients(tmp_path: Path, report: Report) -> None:
         for start in (PREFACE[:9], PREFACE, half_a_message(EXPORT, 9000)):
             slow += stack.enter_context(connections(service.grpc, stalled, start))
         before = rss_bytes(service)
-        answers = [httpx.post(f"http://{service.http}/v1/events", content=body, trust_env=False) for _ in range(3)]
+        answers = [httpx.post(f"http://{service.http}/v1/events", content=body, timeout=30, trust_env=False) for _ in range(3)]
         assert [answer.status_code for answer in answers] == [200] * 3
         service.process.wait_until(lambda: all(map(is_closed, slow)))
         assert service.counts("receiver_requests")["body_stalled", "grpc"] == stalled

@@ -28,7 +28,7 @@ def a_request(sequence: int, position: int = 0) -> pb.ExportEventsRequest:
 
 def over_http(service: Service, request: pb.ExportEventsRequest) -> int:
     """Send it, and how many events were accepted."""
-    answer = httpx.post(f"http://{service.http}/v1/events", content=request.SerializeToString(), trust_env=False)
+    answer = httpx.post(f"http://{service.http}/v1/events", content=request.SerializeToString(), timeout=30, trust_env=False)
     return pb.ExportEventsResponse.FromString(answer.raise_for_status().content).accepted
 
 

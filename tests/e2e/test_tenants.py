@@ -102,9 +102,8 @@ def test_an_identity_provider_vouches(secured: Secured, provider: Provider) -> N
     url = f"https://{secured.service.http}"
 
     def ask(token: str, path: str = "/v1/mappings") -> httpx.Response:
-        return httpx.get(
-            url + path, headers={"authorization": f"Bearer {token}"}, verify=secured.way_in.context, trust_env=False
-        )
+        headers = {"authorization": f"Bearer {token}"}
+        return httpx.get(url + path, headers=headers, verify=secured.way_in.context, timeout=30, trust_env=False)
 
     token = secured.known("of-initech", Scope.MAPPINGS_WRITE, tenant="initech")
     assert secured.command("mapping", "upload", RECORD, "--build-id", "theirs", token=token).exit_code == 0
@@ -136,6 +135,7 @@ def test_a_hasty_tenant_waits_alone(secured: Secured) -> None:
             headers=headers,
             verify=secured.way_in.context,
             trust_env=False,
+            timeout=30,
         )
 
     assert post(hasty).json()["accepted"] == EVENTS

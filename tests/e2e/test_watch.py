@@ -210,7 +210,7 @@ def test_a_file_that_is_being_written(service: Service, tmp_path: Path) -> None:
     folder, log = tmp_path / "pulled", tmp_path / "watch.log"
     folder.mkdir()
     app = ("--resource", "service.name=grown")
-    with watching(service.grpc, folder, log, *MODEL, *app, interval_s="1") as process:
+    with watching(service.grpc, folder, log, *MODEL, *app, interval_s="2") as process:
         with (folder / "run.etdp").open("wb", buffering=0) as stream:
             for index in range(0, len(CAPTURE), 8):  # each step changes the file: size and time
                 stream.write(CAPTURE[index : index + 8])

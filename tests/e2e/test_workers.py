@@ -155,7 +155,7 @@ def test_an_upload_releases_what_other_workers_have_parked(service: Service, sin
             over_http(service, request(200 + sent, BUILD))
             sent += 1
         service.process.wait_until(partial(has_parked, folder, sent * EVENTS))
-    (missing,) = httpx.get(f"http://{service.http}/v1/missing", **PLAIN).json()["missing"]
+    (missing,) = httpx.get(f"http://{service.http}/v1/missing", timeout=30, **PLAIN).json()["missing"]
     assert (missing["ref"], int(missing["parked_events"]), int(missing["devices"])) == (BUILD, sent * EVENTS, 1)
     file = mapping_pb2.MappingFile(build_id=BUILD, mapping=mapping_of({"x": [1], "poison": [2]}))
     MappingServiceStub(service.channel).PutMapping(mapping_pb2.PutMappingRequest(file=file))
@@ -165,7 +165,7 @@ def test_an_upload_releases_what_other_workers_have_parked(service: Service, sin
     assert service.counts("parking_outgoing_events") == {("mapping",): sent * EVENTS}
     assert_arrived_once(sink, range(200, 200 + sent + 12))
     assert not [one for one in sink.received if b"no_mapping" in one.payload and b"late-" in one.payload]
-    assert not httpx.get(f"http://{service.http}/v1/missing", **PLAIN).json().get("missing")
+    assert not httpx.get(f"http://{service.http}/v1/missing", timeout=30, **PLAIN).json().get("missing")
 
 
 def test_a_second_bridge_is_refused(service: Service, folder: Path) -> None:

@@ -12,7 +12,6 @@ from support.names import NameServer
 from support.otlp_answers import Answer
 from support.otlp_payloads import a_payload
 from support.otlp_sink import OtlpSink
-from support.processes import free_ports
 from support.proxy import Proxy
 
 from otel_bridge.export.circuit import Circuit
@@ -40,11 +39,10 @@ class Place:
 
 @pytest.fixture
 def place(protocol: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    grpc_port, http_port = free_ports(2)
     with (
-        OtlpSink(host=HERE, ports=(grpc_port, http_port)) as old,
-        OtlpSink(host=THERE, ports=(grpc_port, http_port)) as new,
-        _over_grpc(grpc_port) if protocol == "grpc" else _over_http(http_port, monkeypatch) as (move, exporter),
+        OtlpSink(host=HERE) as old,
+        OtlpSink(host=THERE, ports=old.ports) as new,
+        _over_grpc(old.ports[0]) if protocol == "grpc" else _over_http(old.ports[1], monkeypatch) as (move, exporter),
     ):
         yield Place(old, new, move, exporter)
 
@@ -111,7 +109,7 @@ def test_a_back_end_that_falls_silent_is_found_where_it_is_now(place: Place) -> 
 
 def test_a_connection_has_an_age(place: Place) -> None:
     """A connection to the old address that works is given up at its age, and the new address is asked for."""
-    sent_by(place.exporter(max_age_s=0.001), place.move)
+    sent_by(place.exporter(max_age_s=1e-6), place.move)
     assert (len(place.old.spans), len(place.new.spans)) == (1, 1)
 
 
@@ -127,7 +125,7 @@ def test_a_connection_that_died_in_silence_is_not_used_again(protocol: str) -> N
     async def scene(sink: OtlpSink) -> int:
         proxy = Proxy(sink.ports[0 if protocol == "grpc" else 1])
         address = await proxy.start()
-        settings: dict[str, Any] = {"timeout_s": 1.0}
+        settings: dict[str, Any] = {"timeout_s": 3.0}
         exporter = OtlpGrpc(address, **settings) if protocol == "grpc" else OtlpHttp(f"http://{address}/v1/traces", **settings)
         retry = Retry(exporter, QUICK, circuit := Circuit())
         await retry.send(a_payload(1))

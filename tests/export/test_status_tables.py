@@ -1,6 +1,7 @@
 """What each answer of a back end means, row by row, with a real back end that gives it."""
 
-from collections.abc import Callable
+import gzip
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -16,8 +17,10 @@ from support.otlp_sink import OtlpSink
 from otel_bridge.errors import BackEndUnavailable, ExportRejected
 from otel_bridge.export.answers import read_retry_after_s
 from otel_bridge.export.otlp_grpc import VERDICTS, Verdict
-from otel_bridge.export.protocol import EXHAUSTED, INVALID, TOO_LARGE, Sent
+from otel_bridge.export.protocol import EXHAUSTED, INVALID, TOO_LARGE, Exporter, Sent
 
+Build = Callable[..., Exporter]
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Send = Callable[..., Sent]
 
 RETRYABLE_CODES = {
@@ -160,6 +163,40 @@ def test_redirects_are_not_followed(send: Send) -> None:
         assert isinstance(error, ExportRejected)
         assert f"set export.endpoint to where it leads, '{other.http_endpoint}'" in str(error)
         assert other.received == []
+
+
+@over_http
+def test_an_answer_is_not_unpacked(send: Send) -> None:
+    """An answer that calls itself compressed is read as it is: whatever it would become takes no memory."""
+    with OtlpSink() as sink:
+        packed_answer = gzip.compress(Answer.partial(1, "x" * 1000).body)
+        sink.answer = Answer(body=packed_answer, headers={"content-encoding": "gzip"})
+        said = f"the answer is no ExportTraceServiceResponse ({len(packed_answer)} bytes)"
+        assert send(sink, a_payload(1)) == Sent(0, said)
+
+
+@over_http
+def test_an_answer_without_end(send: Send) -> None:
+    """Of an answer no more than some MiB are read. Its status counts; the rest says nothing."""
+    with OtlpSink() as sink:
+        sink.answer = Answer.partial(1, "x" * (5 << 20))
+        assert send(sink, a_payload(1)) == Sent()
+
+
+@over_http
+def test_cookies_are_not_kept(build: Build, run: Run) -> None:
+    """What a back end sets is not shown to whoever is asked next, by this name or another."""
+
+    async def scene(sink: OtlpSink) -> None:
+        exporter = build(sink, endpoint=f"http://localhost:{sink.ports[1]}/v1/traces")
+        for _ in range(2):
+            await exporter.send(a_payload(1))
+        await exporter.close()
+
+    with OtlpSink() as sink:
+        sink.answer = Answer(headers={"set-cookie": "a=b; Path=/"})
+        run(scene(sink))
+        assert [one.headers.get("cookie") for one in sink.received] == [None, None]
 
 
 @over_http

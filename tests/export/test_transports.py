@@ -31,7 +31,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_bytes_arrive_as_they_are(send: Send, compression: str) -> None:
     """The payload arrives byte for byte, compressed or not, fields unknown to any schema included."""
-    payload = a_payload(3, 2) + b"\xa2\x06\x03abc"
+    payload = a_payload(3, 2, attribute_bytes=500_000) + b"\xa2\x06\x03abc"  # more than a MiB
     with OtlpSink() as sink:
         assert send(sink, payload, compression=compression) == Sent()
         assert [one.payload for one in sink.received] == [payload]

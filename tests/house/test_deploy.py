@@ -131,7 +131,7 @@ def test_compose_starts_a_bridge_with_tls_and_tokens(tmp_path: Path) -> None:
     with OtlpSink() as sink, running(tmp_path, sink, *everywhere, way_in=way_in, **settings) as service:
         assert f"listens for gRPC on {EVERYWHERE}:" in service.process.log.read_text()
         assert is_healthy(service.http)
-        closed = httpx.get(f"https://{service.http}/v1/mappings", verify=way_in.context, trust_env=False)
+        closed = httpx.get(f"https://{service.http}/v1/mappings", verify=way_in.context, timeout=30, trust_env=False)
         assert (closed.status_code, service.get("/v1/mappings").status_code) == (401, 200)
 
 

@@ -157,7 +157,7 @@ def test_what_is_no_copy(tmp_path: Path, content: bytes, told: str) -> None:
 
 
 @given(at=st.integers(0, len(BEFORE) - 1), bit=st.integers(0, 7))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_a_fallen_bit_is_found_or_harmless(tmp_path: Path, at: int, bit: int) -> None:
     """A copy with one bit wrong is refused, or every mapping in it is still the one that its digest names."""
     damaged = bytearray(BEFORE)

@@ -78,9 +78,9 @@ def test_a_parser_that_fails_costs_its_attribute_only(function: str, said: str) 
 def test_a_parser_that_hangs_is_ended_and_stays_off() -> None:
     """One time limit is lost, not one an event; what was read before stays read."""
     failures = Failures()
-    with closing(Decoders([f"{HERE}:hanging_on_z"], time_limit_s=0.2, watch=failures)) as decoders:
+    with closing(Decoders([f"{HERE}:hanging_on_z"], time_limit_s=2, watch=failures)) as decoders:
         assert decoders.decode("Toy", b"a").values == ("read",)
-        assert "no answer within 0.2 s" in decoders.decode("Toy", b"z").error
+        assert "no answer within 2 s" in decoders.decode("Toy", b"z").error
         assert "switched off" in decoders.decode("Toy", b"b").error
         assert decoders.decode("Toy", b"a").values == ("read",)
     assert [(f"{HERE}:hanging_on_z", "switched_off")] * 2 == failures
@@ -88,7 +88,7 @@ def test_a_parser_that_hangs_is_ended_and_stays_off() -> None:
 
 def test_a_parser_that_kills_its_process_does_not_kill_the_bridge() -> None:
     """A fault in native code ends the worker only."""
-    with closing(Decoders([f"{HERE}:dying"], time_limit_s=5)) as decoders:
+    with closing(Decoders([f"{HERE}:dying"], time_limit_s=20)) as decoders:
         content = decoders.decode("Toy", b"x")
     assert (content.raw, "its process ended" in content.error) == ("78", True)
 

@@ -71,7 +71,7 @@ def test_what_no_call_of_the_nodes_logs_is_not_aligned(aligned: list[int]) -> No
     numbers: list[list[Identifier]] = [[each, "Softmax #1"] for each in range(CALLS)]
     assert handles_in(stages, inference(*few, *foreign, *uncounted, *numbers)) == {()}
     assert aligned == []
-    assert not stages._orders._known
+    assert not stages._meanings._orders._known
 
 
 def test_nodes_are_planned_once_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:

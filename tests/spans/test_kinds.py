@@ -29,7 +29,7 @@ def test_the_tree_of_all_blocks_is_that_of_their_kinds(parts: list[EventBatch], 
     """Whatever blocks there are, in whatever order, and however often each of them comes."""
     batch = concatenate(parts * times)
     kinds = found(batch)
-    spread, whole = kinds.spread(grow(kinds.batch), batch.block_of), grow(batch)
+    spread, whole = kinds.spread(grow(kinds.examples(batch)), batch.block_of), grow(batch)
     for column in fields(whole):
         assert getattr(spread, column.name).tolist() == getattr(whole, column.name).tolist(), column.name
 
@@ -39,10 +39,11 @@ def test_rows_are_like_those_that_stand_for_them(parts: list[EventBatch]) -> Non
     """In all that decides what an event stands for."""
     batch = concatenate(parts * 2)
     kinds = found(batch)
+    examples = kinds.examples(batch)
     for column in ("instruction", "name", "kind", "chain"):
-        assert getattr(kinds.batch, column)[kinds.like].tolist() == getattr(batch, column).tolist()
-    examples = [kinds.batch.blocks[number] for number in kinds.number.tolist()]
-    assert [(each.kind, each.name, each.method) for each in examples] == [
+        assert getattr(examples, column)[kinds.like].tolist() == getattr(batch, column).tolist()
+    like = [examples.blocks[number] for number in kinds.number.tolist()]
+    assert [(each.kind, each.name, each.method) for each in like] == [
         (each.kind, each.name, each.method) for each in batch.blocks
     ]
 
@@ -50,9 +51,10 @@ def test_rows_are_like_those_that_stand_for_them(parts: list[EventBatch]) -> Non
 def test_inferences_of_one_model_are_of_one_kind() -> None:
     """When they ran, and what their delegates measured, makes no difference."""
     later = [replace(event, start=event.start + 100, end=event.end + 107, clock=1, metadata=b"x") for event in EVENTS]
-    kinds = found(batch_of((execute(0), EVENTS), (execute(1), later), (execute(2), EVENTS)))
+    batch = batch_of((execute(0), EVENTS), (execute(1), later), (execute(2), EVENTS))
+    kinds = found(batch)
     assert kinds.number.tolist() == [0, 0, 0]
-    assert len(kinds.batch) == len(EVENTS)
+    assert len(kinds.examples(batch)) == len(EVENTS)
 
 
 def test_what_decides_a_meaning_decides_a_kind() -> None:

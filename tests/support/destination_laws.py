@@ -149,17 +149,19 @@ async def is_seen_from_any_thread_as_it_is(ground: Ground) -> None:
     spool = await ground.spool(lot=ROOMY, destinations=TWO)
     one, other = spool.outlets.values()
     found: set[int] = set()
-    is_over = threading.Event()
+    looks, is_over = threading.Event(), threading.Event()
 
     def look() -> None:
         while not is_over.is_set():
             found.update(outlet.unaccounted_events for outlet in (one, other))
+            looks.set()
 
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     looking = threading.Thread(target=look)
     looking.start()
     try:
+        assert await asyncio.to_thread(looks.wait, 20)
         for position in range(80):
             await spool.append(batch(4, position))
             for outlet in (one, other):

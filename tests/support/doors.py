@@ -44,7 +44,7 @@ class Bridge:
     def is_ready(self) -> bool:
         """Whether it takes requests."""
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"http://{self.http}/readyz", trust_env=False).is_success
+            return httpx.get(f"http://{self.http}/readyz", timeout=30, trust_env=False).is_success
         return False
 
     @property
@@ -57,7 +57,7 @@ class Bridge:
         self.process.wait_until(lambda: self.emitted_events == self._count("receiver_accepted_events"))
 
     def _count(self, counter: str) -> int:
-        exposition = httpx.get(f"http://{self.http}/metrics", trust_env=False).text
+        exposition = httpx.get(f"http://{self.http}/metrics", timeout=30, trust_env=False).text
         found = re.search(rf"^otel_bridge_{counter}_total(?:{{.*}})? (\S+)$", exposition, re.MULTILINE)
         return int(float(found[1])) if found else 0
 
@@ -101,7 +101,7 @@ def post_file(bridge: Bridge, capture: Capture, service: str) -> None:
 
 def post(bridge: Bridge, dump: bytes, **query: str) -> None:
     """Any dump by HTTP."""
-    httpx.post(f"http://{bridge.http}/v1/etdump", params=query, content=dump, trust_env=False).raise_for_status()
+    httpx.post(f"http://{bridge.http}/v1/etdump", params=query, content=dump, timeout=30, trust_env=False).raise_for_status()
 
 
 def export_events(

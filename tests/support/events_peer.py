@@ -83,7 +83,7 @@ class EventsPeer:
         self._server.start()
 
     def _listen(self) -> int:
-        for _ in range(50):  # the port of a stopped server is let go a moment after `stop`
+        for _ in range(1000):  # the port of a stopped server is let go a moment after `stop`
             try:
                 return self._server.add_insecure_port(self.target)
             except RuntimeError:

@@ -101,7 +101,7 @@ class FaultyBridge:
         self._server.start()
 
     def _listen(self, address: str) -> int:
-        for _ in range(50):  # the port of a stopped server is let go a moment after `stop`
+        for _ in range(1000):  # the port of a stopped server is let go a moment after `stop`
             try:
                 if self.tls is None:
                     return self._server.add_insecure_port(address)

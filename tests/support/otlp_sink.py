@@ -182,7 +182,7 @@ class OtlpSink:
 
     def _listen_grpc(self, port: int) -> int:
         address = f"{self.host}:{port}"
-        for _ in range(50):  # the port of a stopped server is let go a moment after `stop`
+        for _ in range(1000):  # the port of a stopped server is let go a moment after `stop`
             try:
                 if self.tls is None:
                     return self._grpc.add_insecure_port(address)

@@ -19,8 +19,8 @@ EVENTS = 6
 POISON = "poison"
 """Name of one of the six events."""
 
-TIMEOUT_S = 1.5
-_FOR_EVER_S = 6.0
+TIMEOUT_S = 3.0
+_FOR_EVER_S = 20.0
 
 Trouble = Literal["away", "cut", "nonsense"]
 """

@@ -6,6 +6,7 @@ Invariant: no process outlives the `with` block that started it.
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,6 +18,9 @@ from types import TracebackType
 from typing import Self
 
 LOOPBACK = "127.0.0.1"
+_NOT_GIVEN = range(20_000, 32_000)
+"""Ports below those that Linux takes for connections: one that is free now is not gone when a program that starts wants it."""
+_CHANCE = random.SystemRandom()
 
 
 class ProcessFailed(Exception):
@@ -24,12 +28,15 @@ class ProcessFailed(Exception):
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` distinct TCP ports that were free on loopback a moment ago."""
+    """`count` distinct TCP ports that are free on loopback, and that the system does not give to others by itself."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((LOOPBACK, 0))
-        return [each.getsockname()[1] for each in sockets]
+        found: list[int] = []
+        while len(found) < count:
+            each, port = stack.enter_context(socket.socket()), _CHANCE.choice(_NOT_GIVEN)
+            with contextlib.suppress(OSError):  # somebody listens there, or we do
+                each.bind((LOOPBACK, port))
+                found.append(port)
+        return found
 
 
 def free_port() -> int:
@@ -113,7 +120,7 @@ class Process:
         """Send it a signal."""
         self.popen.send_signal(number)
 
-    def stop(self, *, grace_s: float = 10.0) -> int:
+    def stop(self, *, grace_s: float = 30.0) -> int:
         """Terminate it, kill it after the grace, and return its exit code."""
         self.popen.terminate()
         try:

@@ -47,6 +47,7 @@ class Secured:
             headers={"authorization": f"Bearer {token.read_text().strip()}"},
             verify=self.way_in.context,
             trust_env=False,
+            timeout=30,
         ).status_code in (200, 403)
 
     def token_command(self, *arguments: object) -> Result:

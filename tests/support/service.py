@@ -45,6 +45,8 @@ ANY_PORT = f"{LOOPBACK}:0"
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what one test listens on, to show that it may not be reached without a token
 PLAIN: dict[str, Any] = {"trust_env": False, "verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)}
 """For httpx, over HTTP without TLS: left to itself it would read all certificates of the system for each request."""
+PATIENCE_S = 30.0
+"""How long a busy machine may take over an answer."""
 _LISTENS = re.compile(r"listens for gRPC on (\S+) and for HTTP on ([^\s\"]+)")
 
 
@@ -141,13 +143,13 @@ class Service:
     def get(self, path: str) -> httpx.Response:
         """Ask the HTTP door; 503 where nobody answers."""
         try:
-            return httpx.get(f"{self._url}{path}", **self._http_options)
+            return httpx.get(f"{self._url}{path}", timeout=PATIENCE_S, **self._http_options)
         except httpx.TransportError:
             return httpx.Response(503)
 
     def post(self, etdump: bytes, **query: str) -> httpx.Response:
         """Upload an ETDump."""
-        return httpx.post(f"{self._url}/v1/etdump", params=query, content=etdump, timeout=30, **self._http_options)
+        return httpx.post(f"{self._url}/v1/etdump", params=query, content=etdump, timeout=PATIENCE_S, **self._http_options)
 
     @property
     def _url(self) -> str:
@@ -160,6 +162,12 @@ class Service:
         headers = {"authorization": f"Bearer {self.way_in.bearer}"}
         return {"trust_env": False, "verify": self.way_in.context, "headers": headers}
 
+    def metrics(self) -> str:
+        """What /metrics says; AssertionError where it says nothing: that would look as if all counts were 0."""
+        answer = self.get("/metrics")
+        assert answer.is_success, f"/metrics answered {answer.status_code}"
+        return answer.text
+
     def counts(self, name: str, destination: str = DEFAULT) -> "Counter[tuple[str, ...]]":
         """
         The values of a metric, by the values of its labels in the order of their names.
@@ -167,7 +175,7 @@ class Service:
         Where it has the label `destination`, of this one only, and without that label.
         """
         found: Counter[tuple[str, ...]] = Counter()
-        for family in text_string_to_metric_families(self.get("/metrics").text):
+        for family in text_string_to_metric_families(self.metrics()):
             for sample in family.samples:
                 if sample.name in {f"otel_bridge_{name}", f"otel_bridge_{name}_total"}:
                     labels = {key: value for key, value in sample.labels.items() if not key.startswith("otel_scope_")}
@@ -179,7 +187,7 @@ class Service:
     def counts_by(self, name: str, label: str) -> "Counter[str]":
         """The values of a metric by one of its labels, whatever the others are."""
         found: Counter[str] = Counter()
-        for family in text_string_to_metric_families(self.get("/metrics").text):
+        for family in text_string_to_metric_families(self.metrics()):
             for sample in family.samples:
                 if sample.name in {f"otel_bridge_{name}", f"otel_bridge_{name}_total"}:
                     found[sample.labels[label]] += int(sample.value)
@@ -198,7 +206,7 @@ class Service:
 
     def assert_books_balance(self) -> None:
         """No event is unaccounted for, at any destination, whatever has happened."""
-        text = self.get("/metrics").text
+        text = self.metrics()
         found = [float(line.split()[-1]) for line in text.splitlines() if line.startswith("otel_bridge_unaccounted_events{")]
         assert found, "there is no ledger"
         assert set(found) == {0}, text

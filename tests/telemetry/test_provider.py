@@ -1,5 +1,6 @@
 """Own telemetry as others see it: `/metrics`, and OTLP where it is switched on."""
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -159,13 +160,16 @@ def test_both_signals_go_out_over_http_where_asked() -> None:
 
 def test_a_stop_waits_for_one_request_that_fails() -> None:
     """Where own spans are not taken, a stop drops the rest with the first request that fails: each would take its timeout."""
+    is_full = threading.Event()
     with OtlpSink() as sink:
+        sink.judge = lambda _payload: sink.answer if is_full.wait(20) else None
         sink.answer = Answer(status=400, delay_s=0.5)
         endpoint = sink.http_endpoint.removesuffix("/v1/traces")
         provider = Provider(version="1", export=OwnExport(endpoint, over_http=True, metrics=False, traces_ratio=1))
         for _ in range(2000):  # four requests
             with provider.traces.request("a request", None, {}):
                 pass
+        is_full.set()
         provider.shutdown()
         assert 1 <= len(sink.received) < 4
 

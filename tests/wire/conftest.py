@@ -179,7 +179,7 @@ async def _opened(
     try:
         async with (
             grpc.aio.insecure_channel(doors_grpc.address) as channel,
-            httpx.AsyncClient(base_url=f"http://{doors_http.address}") as client,
+            httpx.AsyncClient(base_url=f"http://{doors_http.address}", timeout=PATIENCE_S) as client,
         ):
             doors = Doors(spool, tally, registry, doors_grpc, doors_http, channel, client, app, turnstile, streams)
             yield doors

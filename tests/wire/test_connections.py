@@ -28,7 +28,7 @@ def test_a_body_byte_by_byte(opened: Opened, run: Run) -> None:
     """A body over HTTP that comes too slowly is refused although something comes all the time, and its connection ends."""
 
     async def main() -> None:
-        async with opened(body_timeout_s=2.0, read_timeout_s=1.5) as doors:
+        async with opened(body_timeout_s=2.0, read_timeout_s=60.0) as doors:
             head = post("/v1/etdump", b"").replace(b"length: 0", b"length: 10000")
             reader, writer = await sent(doors.http.address, head)
 
@@ -88,7 +88,7 @@ def test_idle_connections_end(opened: Opened, run: Run) -> None:
     """A connection without a request ends by itself, before the first one, after one, and over gRPC."""
 
     async def main() -> None:
-        async with opened(connections=ConnectionLimits(idle_s=1.0)) as doors:
+        async with opened(connections=ConnectionLimits(idle_s=2.0)) as doors:
             new, used = await sent(doors.http.address, b""), await sent(doors.http.address, b"GET /healthz HTTP/1.1\r\n\r\n")
             over_grpc = await sent(doors.grpc.address, PREFACE + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
             assert await ended(new[0]) == b""

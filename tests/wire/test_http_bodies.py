@@ -133,7 +133,7 @@ def test_a_body_that_stops_coming(opened: Callable[..., Any], run: Callable[...,
     """Of a body that stops coming the wait is bounded: 503 and the connection closes; one that comes slowly is taken."""
 
     async def main() -> None:
-        async with opened(read_timeout_s=1.0) as doors:
+        async with opened(read_timeout_s=0.5) as doors:
             head = b"POST /v1/etdump HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(DUMP)
             reader, writer = await sent(doors.http.address, head + DUMP[:-1])
             answer = await reader.read()  # to the end: the bridge closes
@@ -143,9 +143,11 @@ def test_a_body_that_stops_coming(opened: Callable[..., Any], run: Callable[...,
             assert b'"reason":"body_stalled"' in answer
             assert (doors.outlet.events, doors.tally.outcomes) == (0, {"body_stalled": 1})
 
+        async with opened(read_timeout_s=3.0) as doors:
+
             async def slowly() -> AsyncIterator[bytes]:
                 for part in (DUMP[:9], DUMP[9:99], DUMP[99:]):
-                    await asyncio.sleep(0.4)  # three are longer than the patience; each leaves a busy machine some time
+                    await asyncio.sleep(1.05)  # three are longer than the patience; each leaves a busy machine some time
                     yield part
 
             assert (await doors.client.post(PATH, content=slowly())).status_code == 200

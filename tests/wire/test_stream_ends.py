@@ -83,7 +83,7 @@ def test_a_deadline(opened: Opened, run: Run, monkeypatch: pytest.MonkeyPatch) -
 
     async def main() -> None:
         async with opened() as doors:
-            call = ProfilingServiceStub(doors.channel).StreamEvents(timeout=0.3)
+            call = ProfilingServiceStub(doors.channel).StreamEvents(timeout=3)
             with held(doors.spool, monkeypatch) as appends:
                 await call.write(requests(1)[0])
                 await until(lambda: appends.waiting)
@@ -99,7 +99,7 @@ def test_silence_is_bounded(opened: Opened, run: Run) -> None:
     """A stream on which nothing comes ends, with OK and every answer; so does one whose first message does not end."""
 
     async def main() -> None:
-        async with opened(connections=ConnectionLimits(idle_s=1.0)) as doors:
+        async with opened(connections=ConnectionLimits(idle_s=2.0)) as doors:
             call = ProfilingServiceStub(doors.channel).StreamEvents()
             for request in requests(3):
                 await call.write(request)
@@ -116,7 +116,7 @@ def test_silence_is_bounded(opened: Opened, run: Run) -> None:
 
 def test_silence_begins_where_there_is_room(opened: Opened, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream that the bridge reads no further, since enough of it is in work, is not silent: its time begins after that."""
-    idle_s = 1.0
+    idle_s = 2.0
 
     async def main() -> None:
         loop = asyncio.get_running_loop()

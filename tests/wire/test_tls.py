@@ -68,7 +68,7 @@ class Peer:
 
     async def http(self, doors: Any, path: str = "/healthz", **headers: str) -> str:
         """How a request on a new connection ends."""
-        async with httpx.AsyncClient(verify=self._context, trust_env=False) as client:
+        async with httpx.AsyncClient(verify=self._context, timeout=30, trust_env=False) as client:
             try:
                 answer = await client.get(f"https://{doors.http.address}{path}", headers=headers)
             except httpx.TransportError:
@@ -110,7 +110,7 @@ def test_a_rotated_certificate_counts(files: Files, opened: Any, run: Any) -> No
     context = ssl.create_default_context(cafile=first.authority)
 
     async def check() -> None:
-        async with opened(tls=tls) as doors, httpx.AsyncClient(verify=context, trust_env=False) as open_client:
+        async with opened(tls=tls) as doors, httpx.AsyncClient(verify=context, timeout=30, trust_env=False) as open_client:
             url = f"https://{doors.http.address}/healthz"
             await open_client.get(url)
             second = await asyncio.to_thread(files.put, "second")

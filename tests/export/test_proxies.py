@@ -1,0 +1,105 @@
+"""The way through a proxy, as the environment has it."""
+
+import base64
+from collections.abc import Callable, Iterator
+
+import pytest
+from support.certificates import Certificates
+from support.forward_proxy import ForwardProxy
+from support.otlp_payloads import a_payload
+from support.otlp_sink import OtlpSink
+
+from otel_bridge.errors import ConfigError
+from otel_bridge.export.protocol import Sent
+from otel_bridge.export.proxies import find_proxy
+
+Send = Callable[..., Sent]
+
+over_http = pytest.mark.parametrize("protocol", ["http/protobuf"])
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """That of the test, without the proxies that this machine may have."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    return monkeypatch
+
+
+@pytest.fixture
+def proxy() -> Iterator[ForwardProxy]:
+    with ForwardProxy() as running:
+        yield running
+
+
+@over_http
+def test_plain_text(send: Send, proxy: ForwardProxy, environment: pytest.MonkeyPatch) -> None:
+    """A request to `http://` is passed on by the proxy. The credentials in its URL are shown to it, and not to the back end."""
+    environment.setenv("http_proxy", f"http://user:secret@{proxy.address}")
+    with OtlpSink() as sink:
+        assert send(sink, a_payload(1)) == Sent()
+        (received,) = sink.received
+    (head,) = proxy.heads
+    assert head.startswith(f"POST {sink.http_endpoint} HTTP/1.1\r\n".encode())
+    assert f"Basic {base64.b64encode(b'user:secret').decode()}".encode() in head
+    assert "authorization" not in received.headers
+
+
+@over_http
+def test_tls(send: Send, proxy: ForwardProxy, environment: pytest.MonkeyPatch, certificates: Certificates) -> None:
+    """A request to `https://` goes through a tunnel: the proxy learns where to, and neither keys nor spans."""
+    environment.setenv("HTTPS_PROXY", proxy.address)
+    with OtlpSink(tls=certificates) as sink:
+        assert send(sink, a_payload(1), certificate=certificates.authority, headers={"x-key": "secret"}) == Sent()
+        assert sink.received[0].headers["x-key"] == "secret"
+    (head,) = proxy.heads
+    assert head.startswith(f"CONNECT 127.0.0.1:{sink.ports[1]} HTTP/1.1\r\n".encode())
+    assert b"secret" not in head
+
+
+@over_http
+def test_no_proxy(send: Send, proxy: ForwardProxy, environment: pytest.MonkeyPatch) -> None:
+    """A host that `no_proxy` names is asked directly."""
+    environment.setenv("http_proxy", f"http://{proxy.address}")
+    environment.setenv("no_proxy", "localhost,127.0.0.1")
+    with OtlpSink() as sink:
+        assert send(sink, a_payload(1)) == Sent()
+    assert proxy.heads == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "url", "proxy"),
+    [
+        ({}, "http://tempo:4318/v1/traces", None),
+        ({"http_proxy": "http://p:1"}, "http://tempo:4318/v1/traces", "http://p:1"),
+        ({"http_proxy": "http://p:1"}, "https://tempo/v1/traces", None),
+        ({"https_proxy": "p:1"}, "https://tempo/v1/traces", "http://p:1"),
+        ({"all_proxy": "https://p:1"}, "http://tempo:4318/v1/traces", "https://p:1"),
+        ({"all_proxy": "http://p:1", "http_proxy": "http://q:2"}, "http://tempo:4318/v1/traces", "http://q:2"),
+        ({"http_proxy": ""}, "http://tempo:4318/v1/traces", None),
+        ({"http_proxy": "http://p:1", "no_proxy": "*"}, "http://tempo:4318/v1/traces", None),
+        ({"http_proxy": "http://p:1", "no_proxy": ".example.com"}, "http://tempo.example.com/v1/traces", None),
+        ({"http_proxy": "http://p:1", "no_proxy": "tempo:4318"}, "http://tempo:4318/v1/traces", None),
+        ({"http_proxy": "http://p:1", "no_proxy": "tempo:4318"}, "http://tempo:80/v1/traces", "http://p:1"),
+        ({"all_proxy": "socks5://p:1", "no_proxy": "tempo"}, "http://tempo/v1/traces", None),
+    ],
+)
+def test_which_one(environment: pytest.MonkeyPatch, variables: dict[str, str], url: str, proxy: str | None) -> None:
+    """The variable of the scheme counts, else that for all; what `no_proxy` names is asked directly."""
+    for name, value in variables.items():
+        environment.setenv(name, value)
+    assert find_proxy(url) == proxy
+
+
+@over_http
+@pytest.mark.parametrize("value", ["socks5://u:secret@p:1", "http://u:secret@p:0", "http://u:secret@p:x", "http://u:secret@"])
+def test_a_proxy_that_is_not_spoken(send: Send, environment: pytest.MonkeyPatch, value: str) -> None:
+    """It is told at the start, by the name of the variable, and not shown: it may hold a password."""
+    environment.setenv("all_proxy", value)
+    with (
+        OtlpSink() as sink,
+        pytest.raises(ConfigError, match=r"^all_proxy in the environment, used for 127\.0\.0\.1") as caught,
+    ):
+        send(sink)
+    assert "secret" not in str(caught.value)

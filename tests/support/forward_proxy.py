@@ -1,0 +1,71 @@
+"""
+A proxy of HTTP/1.1 on loopback, as companies have them: a tunnel for `CONNECT`, else requests go on to the host of their URL.
+
+    with ForwardProxy() as proxy:
+        ...    # ask by way of http://{proxy.address}
+    assert proxy.heads[0].startswith(b"CONNECT ")
+"""
+
+import socket
+import threading
+from contextlib import suppress
+from typing import Self
+from urllib.parse import urlsplit
+
+from support.processes import LOOPBACK
+
+
+class ForwardProxy:
+    """
+    Takes connections inside a `with` block.
+
+    heads   of the first request on each connection, up to the empty line
+    """
+
+    def __init__(self) -> None:
+        self.heads: list[bytes] = []
+
+    def __enter__(self) -> Self:
+        self._listener = socket.create_server((LOOPBACK, 0))
+        self._open = [self._listener]
+        self.address = f"{LOOPBACK}:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # until it is closed
+            while True:
+                near, _ = self._listener.accept()
+                self._open.append(near)
+                threading.Thread(target=self._join, args=(near,), daemon=True).start()
+
+    def _join(self, near: socket.socket) -> None:
+        with suppress(OSError):
+            begun = near.recv(65_536)
+            while b"\r\n\r\n" not in begun:
+                begun += near.recv(65_536)
+            self.heads.append(begun.partition(b"\r\n\r\n")[0])
+            method, target = begun.split()[:2]
+            is_tunnel = method == b"CONNECT"
+            to = urlsplit(f"//{target.decode()}" if is_tunnel else target.decode())
+            far = socket.create_connection((to.hostname, to.port))
+            self._open.append(far)
+            if is_tunnel:
+                near.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            else:
+                far.sendall(begun)
+            threading.Thread(target=_pump, args=(far, near), daemon=True).start()
+            _pump(near, far)
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while chunk := source.recv(65_536):
+            target.sendall(chunk)
+        target.shutdown(socket.SHUT_WR)
