@@ -89,7 +89,7 @@ async def lingers_where_there_is_little(ground: Ground) -> None:
         out = outlet_of(spool)
         await spool.append(batch(1, 0))
         reading = asyncio.create_task(out.read(10, linger_s))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
         await spool.append(batch(2, 1))
         found = positions(await reading)
         if found == [0, 1]:
