@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pydantic_core import to_json
+
 from otel_bridge.errors import ConfigError
 from otel_bridge.model.destination import MAX_DESTINATIONS
 from otel_bridge.spool.protocol import CORRUPT, Ended
@@ -57,8 +59,8 @@ class Mark:
 
     def write(self, accounts: Iterable[Account]) -> None:
         """Note the books, if it can be: what was committed stands without it."""
-        rows = [[each.number, each.name, each.accepted, each.emitted, dict(each.dropped)] for each in accounts]
-        text = json.dumps(rows, separators=(",", ":")).encode()
+        rows = [(each.number, each.name, each.accepted, each.emitted, each.dropped) for each in accounts]
+        text = to_json(rows)
         with contextlib.suppress(OSError):
             # What is behind the line is of before, and not read.
             os.pwrite(self._file.fileno(), b"%08x%b\n" % (zlib.crc32(text), text), 0)
@@ -146,7 +148,9 @@ class Books:
         known = self._known or {}
         for account in list(known.values()):
             if bit(account.number) & mask:
-                known[account.number] = replace(account, accepted=account.accepted + events)
+                known[account.number] = Account(
+                    account.number, account.name, account.accepted + events, account.emitted, account.dropped
+                )
 
     def end(self, number: int, ended: Ended) -> None:
         """Events have ended, for one destination."""

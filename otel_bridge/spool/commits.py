@@ -3,8 +3,8 @@ The thread that a spool's file belongs to: many writes, one transaction.
 
 Invariants
 * Work is done in the order in which it was given, by one thread, and what is awaited is answered after the commit.
-* A group is what has gathered while the one before was committed. Where that was of several, it waits until it is as many, for
-  `COMPANY_S` at most: a lone request is not held up, and many share a commit.
+* A group is what has gathered while the one before was committed. Where that was of several, it waits until as many have come
+  again, for `COMPANY_S` at most: a lone request is not held up, and many share a commit.
 * What nobody awaits is owed: it joins the next group, or makes one after `OWED_S`.
 * The thread is woken once for all that an iteration of the loop gives it, and not at all for what is owed: it takes the
   interpreter's lock from the loop.
@@ -60,6 +60,8 @@ class Commits:
         self._soon: asyncio.Handle | None = None
         self._later: asyncio.TimerHandle | None = None
         self._ended = False
+        self._wanted = 0
+        self._is_company = threading.Event()
         opened: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(open_file, opened), name="spool", daemon=True)
         self._thread.start()
@@ -97,6 +99,7 @@ class Commits:
         self._ended = True
         self._hand_over()
         self._queue.put(None)
+        self._is_company.set()
 
     def join(self) -> None:
         """Wait until what there was is done, and the file closed."""
@@ -116,6 +119,8 @@ class Commits:
         for work in self._gathered:
             self._queue.put(work)
         self._gathered.clear()
+        if self._wanted and self._queue.qsize() >= self._wanted:
+            self._is_company.set()
 
     def _run(self, open_file: Callable[[], SpoolFile], opened: "Future[None]") -> None:
         try:
@@ -131,18 +136,22 @@ class Commits:
         going = True
         while going:
             group, going = self._gather(writer.retry_at_s)
-            self._answer(writer.commit(group))
+            answers = writer.commit(group)
+            company = len(answers) + self._queue.qsize() if len(answers) > 1 else 0
+            self._answer(answers)
             if going:
-                self._await_company(sum(work.answer is not None for work in group))
+                self._await_company(company)
             if writer.fault is not None:
                 self._call(self._broken, writer.fault)
         writer.finish()
 
-    def _await_company(self, last: int) -> None:
-        """Give as many time to come as shared the last commit: those who had their answers send the next ones."""
-        until_s = time.monotonic() + COMPANY_S
-        while last > 1 and self._queue.qsize() < last and time.monotonic() < until_s:
-            time.sleep(COMPANY_S / 4)
+    def _await_company(self, company: int) -> None:
+        """Give so many time to come: who had their answers together send the next ones, and others wait for them already."""
+        self._is_company.clear()
+        self._wanted = company
+        if self._queue.qsize() < company and not self._ended:
+            self._is_company.wait(COMPANY_S)
+        self._wanted = 0
 
     def _gather(self, due_s: float | None) -> tuple[list[Work], bool]:
         """

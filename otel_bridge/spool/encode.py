@@ -16,76 +16,63 @@ checkpoint, in pages of 4 KiB: 256 events take one of them instead of three.
 
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from otel_bridge.model.events import Block, EventBatch, Identifier
 from otel_bridge.model.stream import Stream
+from otel_bridge.spool.steady import ABSENT, TYPES, most_of, narrowed, steady_of, width_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 VERSION = 1
 
 _OF_EVENTS = ("kind", "instruction", "chain", "name", "start", "duration", "clock", "metadata", "occurrence")
 """Columns in the order in which they are written; before them stand events a block, and lengths of payloads."""
-_ABSENT = 255
-"""In place of the width of `occurrence`: there is none."""
 _HEAD = struct.Struct(f"<B{2 + len(_OF_EVENTS)}s4IQ")
-_TYPES: dict[int, np.dtype[Any]] = {
-    0: np.dtype("u1"),
-    1: np.dtype("u1"),
-    2: np.dtype("<u2"),
-    4: np.dtype("<u4"),
-    8: np.dtype("<u8"),
-}
-
-
-_WIDTHS = [next(width for width in _TYPES if bits <= 8 * width) for bits in range(65)]
-"""By the bits of the largest value."""
 
 
 class Undecodable(ValueError):
     """Bytes that are no record of this version."""
 
 
+_JSON = ConfigDict(ser_json_bytes="hex", val_json_bytes="hex", ser_json_inf_nan="constants")
+_Senders = tuple[tuple[Stream, ...], tuple[Block, ...]]
+_SENDERS: TypeAdapter[_Senders] = TypeAdapter(_Senders, config=_JSON)
 _Tables = tuple[tuple[Stream, ...], tuple[Block, ...], tuple[Identifier, ...]]
-_TABLES: TypeAdapter[_Tables] = TypeAdapter(
-    _Tables, config=ConfigDict(ser_json_bytes="hex", val_json_bytes="hex", ser_json_inf_nan="constants")
-)
+_TABLES: TypeAdapter[_Tables] = TypeAdapter(_Tables, config=_JSON)
 
 
 def encode(batch: EventBatch) -> bytes:
     """The bytes of a batch."""
-    tables = _TABLES.dump_json((batch.streams, batch.blocks, batch.names), exclude_defaults=True)
-    least = batch.start.min() if len(batch) else np.uint64(0)
+    steady = steady_of(batch)
+    senders = _SENDERS.serializer.to_json((batch.streams, batch.blocks), exclude_defaults=True)
+    least = np.minimum.reduce(batch.start) if len(batch) else np.uint64(0)
+    counts, start, duration = batch.bounds[1:] - batch.bounds[:-1], batch.start - least, batch.duration
     lengths = list(map(len, batch.payloads))
-    counts = np.diff(batch.bounds)
-    instruction = batch.instruction.view(np.uint32) + np.uint32(1)  # so that NO_INSTRUCTION is 0
-    start = batch.start - least
-    clocks = max((len(stream.clocks) for stream in batch.streams), default=0)
-    # What is an index is bounded by its table; only the others are looked through.
-    columns: list[tuple[NDArray[Any], int]] = [
-        (counts, _most(counts)),
-        (np.array(lengths, np.uint64), max(lengths, default=0)),
-        (batch.kind, 1),
-        (instruction, _most(instruction)),
-        (batch.chain, _most(batch.chain)),
-        (batch.name, len(batch.names) - 1),
-        (start, _most(start)),
-        (batch.duration, _most(batch.duration)),
-        (batch.clock, clocks - 1),
-        (batch.metadata, len(batch.payloads) - 1),
-    ]
-    if batch.occurrence is not None:
-        columns.append((batch.occurrence, _most(batch.occurrence)))
-    widths = [_width(most) for _, most in columns]
-    packed = bytes(widths if batch.occurrence is not None else [*widths, _ABSENT])
-    sizes = (len(tables), len(batch), len(batch.blocks), len(batch.payloads))
-    narrow = [
-        column.astype(_TYPES[width], copy=False).tobytes() for (column, _), width in zip(columns, widths, strict=True) if width
-    ]
-    return b"".join((_HEAD.pack(VERSION, packed, *sizes, int(least)), tables, *narrow, *batch.payloads))
+    widths = [width_of(most) for most in (most_of(counts), max(lengths, default=0), most_of(start), most_of(duration))]
+    of_counts, of_lengths, of_start, of_duration = widths
+    packed = bytes([of_counts, of_lengths, *steady.widths_before, of_start, of_duration, *steady.widths_after])
+    sizes = (len(senders) + len(steady.names) + 1, len(batch), len(batch.blocks), len(batch.payloads))
+    return b"".join(
+        (
+            _HEAD.pack(VERSION, packed, *sizes, int(least)),
+            senders[:-1],
+            b",",
+            steady.names,
+            b"]",
+            narrowed(counts, of_counts),
+            narrowed(np.array(lengths, np.uint64), of_lengths) if of_lengths else b"",
+            steady.before,
+            narrowed(start, of_start),
+            narrowed(duration, of_duration),
+            steady.after,
+            *batch.payloads,
+        )
+    )
 
 
 def decode(data: bytes) -> EventBatch:
@@ -106,8 +93,8 @@ def _decode(data: bytes) -> EventBatch:
     streams, blocks, names = _TABLES.validate_json(data[_HEAD.size : at])
     columns: list[NDArray[Any]] = []
     for width, length in zip(widths, (block_count, payload_count, *[events] * len(_OF_EVENTS)), strict=True):
-        if width != _ABSENT:
-            columns.append(np.frombuffer(data, _TYPES[width], length, at) if width else np.zeros(length, np.uint8))
+        if width != ABSENT:
+            columns.append(np.frombuffer(data, TYPES[width], length, at) if width else np.zeros(length, np.uint8))
             at += width * length
     counts, lengths, kind, instruction, chain, name, start, duration, clock, metadata, *occurrence = columns
     batch = EventBatch(
@@ -129,15 +116,6 @@ def _decode(data: bytes) -> EventBatch:
     if int(batch.bounds[-1]) != events or len(blocks) != block_count:
         raise ValueError("tables and columns differ in length")
     return batch
-
-
-def _most(column: NDArray[Any]) -> int:
-    return int(column.max(initial=0))
-
-
-def _width(most: int) -> int:
-    """The bytes that each value of a column of unsigned integers up to `most` needs."""
-    return _WIDTHS[most.bit_length()]
 
 
 def _cut(data: bytes, lengths: list[int]) -> Iterator[bytes]:

@@ -2,15 +2,13 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from otel_bridge.spool import commits as commits_module
+from otel_bridge.spool import commits as module
 from otel_bridge.spool.commits import Commits
 from otel_bridge.spool.file import SpoolFile
 from otel_bridge.spool.opening import SYSTEM, open_file
@@ -34,22 +32,19 @@ class Held:
         self.may_end.wait(PATIENCE_S)
 
 
-def test_a_lone_one_is_not_held_up_and_several_wait_for_as_many(
+def test_a_lone_one_is_not_held_up_and_several_wait_for_company(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After one, and where as many are there already, the next commit begins at once; else the thread waits for them."""
-    steps: list[int | str] = []
+    """After one the next commit begins at once; after several when as many are there, beside those that waited already."""
+    groups: list[int] = []
     first, second = Held(), Held()
-    slept = threading.Event()
 
     def commit(self: Writer, group: list[Work], commit: Callable[[Writer, list[Work]], Answers] = Writer.commit) -> Answers:
-        steps.append(len(group))
+        groups.append(len(group))
         return commit(self, group)
 
-    def sleep(_: float) -> None:
-        steps.append("sleep")
-        slept.set()
-
+    monkeypatch.setattr(Writer, "commit", commit)
+    monkeypatch.setattr(module, "COMPANY_S", 2 * PATIENCE_S)  # nothing but company ends the wait
     commits = Commits(lambda: open_file(tmp_path, ("default",), "FULL", SYSTEM).file, tmp_path, lambda _: None)
 
     async def submit(*acts: Callable[[SpoolFile], object]) -> "list[asyncio.Future[object]]":
@@ -60,18 +55,17 @@ def test_a_lone_one_is_not_held_up_and_several_wait_for_as_many(
     async def go() -> None:
         waiting = await submit(first.last)
         await asyncio.to_thread(first.begun.wait, PATIENCE_S)
-        waiting += await submit(second.last, *[SpoolFile.note_time] * 2)
+        together = await submit(second.last, SpoolFile.note_time)
         first.may_end.set()
         await asyncio.to_thread(second.begun.wait, PATIENCE_S)
-        waiting += await submit(*[SpoolFile.note_time] * 3)
+        waiting += await submit(SpoolFile.note_time)
         second.may_end.set()
-        await asyncio.gather(*waiting)
-        assert await asyncio.to_thread(slept.wait, PATIENCE_S)
+        await asyncio.gather(*together)
+        waiting += await submit(SpoolFile.note_time)
+        waiting += await submit(SpoolFile.note_time)
+        await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE_S)
         commits.end()
         await asyncio.to_thread(commits.join)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Writer, "commit", commit)
-        patch.setattr(commits_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
-        run(go())
-    assert steps[:4] == [1, 3, 3, "sleep"]
+    run(go())
+    assert groups[:3] == [1, 2, 3]
