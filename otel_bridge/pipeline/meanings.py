@@ -9,8 +9,9 @@ Invariants
   of senders, as templates do, and nothing that they say of themselves or of one inference.
 """
 
+import sys
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -35,8 +36,8 @@ _KEPT, _KEPT_BYTES = 256, 16 << 20
 """Combinations of kinds that are remembered, and about their bytes; a pass of a few models has one of few combinations."""
 _MOST_ROWS = 2048
 """Of kinds that are remembered. What takes more is many models at once, or kinds that do not come again."""
-_ROW_BYTES, _NAME_BYTES, _TEMPLATE_BYTES = 80, 100, 1500
-"""About what a row, a name and a template take beside their texts."""
+_ROW_BYTES, _TEMPLATE_BYTES = 80, 1500
+"""About what a row or a block, and a template beside its text, take."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +83,7 @@ class Meanings:
         if key is None:
             return meaning
         _lock(meaning)
-        self._known[key] = meaning, _size_of(batch, meaning)
+        self._known[key] = meaning, _size_of(key, meaning)
         self._bytes += self._known[key][1]
         while len(self._known) > _KEPT or self._bytes > _KEPT_BYTES:
             self._bytes -= self._known.popitem(last=False)[1][1]
@@ -156,8 +157,8 @@ def _lock(meaning: Meaning) -> None:
     meaning.template.flags.writeable = False
 
 
-def _size_of(batch: EventBatch, meaning: Meaning) -> int:
-    """About the bytes of a meaning and of its key, templates included, although others may have them too."""
-    names = sum([_NAME_BYTES + (len(name) if isinstance(name, str) else 0) for name in batch.names])
+def _size_of(key: tuple[tuple[Hashable, ...], ...], meaning: Meaning) -> int:
+    """About the bytes of a meaning and of its key, templates and texts included, although others may have them too."""
+    said = sum([sys.getsizeof(part) + sum(map(sys.getsizeof, part)) for part in key])
     templates = sum([_TEMPLATE_BYTES + len(template.encoded) for template in meaning.templates])
-    return names + templates + _ROW_BYTES * (len(meaning.template) + len(meaning.methods))
+    return said + templates + _ROW_BYTES * (len(meaning.template) + len(meaning.methods))

@@ -40,7 +40,7 @@ class Kinds:
     number: NDArray[np.int64]
     like: NDArray[np.int64]
     ahead: NDArray[np.int64]
-    key: tuple[Hashable, ...] | None
+    key: tuple[tuple[Hashable, ...], ...] | None
 
     def examples(self, batch: EventBatch) -> EventBatch:
         """One block of each kind, the first; times and metadata are those of that one. `batch` is the one of the kinds."""
@@ -78,7 +78,8 @@ class Kinds:
 def kinds_of(batch: EventBatch, meanings: Iterable[Hashable]) -> Kinds:
     """The kinds of a batch; blocks with different `meanings` are not alike, whatever they ran."""
     number, first, keys = _numbered(batch, meanings)
-    key = (batch.names, *keys) if not any(isinstance(each, int) for each in keys) else None
+    whole = [each for each in keys if not isinstance(each, int)]
+    key = (batch.names, *whole) if len(whole) == len(keys) else None
     of_block, begin = np.array(number, np.int64), batch.bounds[:-1]
     if len(first) == len(number):
         return Kinds(first, batch.bounds, of_block, np.arange(len(batch)), np.zeros(len(number), np.int64), key)
@@ -89,18 +90,18 @@ def kinds_of(batch: EventBatch, meanings: Iterable[Hashable]) -> Kinds:
     return Kinds(first, bounds, of_block, np.arange(len(batch)) - ahead.repeat(size), ahead, key)
 
 
-def _numbered(batch: EventBatch, meanings: Iterable[Hashable]) -> tuple[list[int], list[int], list[Hashable]]:
+def _numbered(batch: EventBatch, meanings: Iterable[Hashable]) -> tuple[list[int], list[int], list[tuple[Hashable, ...] | int]]:
     """The kind of each block, the first block of each kind, and what it is by; a part by its index."""
     rows = np.empty(len(batch), _ROW)
     for column in _ROW.names or ():
         rows[column] = getattr(batch, column)
     said, edges = rows.tobytes(), (batch.bounds * _ROW.itemsize).tolist()
-    numbers: dict[Hashable, int] = {}
+    numbers: dict[tuple[Hashable, ...] | int, int] = {}
     number: list[int] = []
     first: list[int] = []
     begin = 0
     for index, (block, meaning, end) in enumerate(zip(batch.blocks, meanings, edges[1:], strict=True)):
-        key: Hashable = index
+        key: tuple[Hashable, ...] | int = index
         if block.part is None:
             key = (said[begin:end], block.kind, block.name, block.method, meaning)
         begin = end

@@ -1,5 +1,6 @@
 """What kinds of blocks stand for is remembered over passes, and makes no difference but for time."""
 
+import contextlib
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,14 +11,26 @@ from support.mappings import mapping_of
 from support.scenes import batch_of, batches, call, delegated, execute, runtime, stages_with
 
 from otel_bridge.clock.converters import Converters
-from otel_bridge.model.events import EventBatch, Identifier, Part
+from otel_bridge.errors import MappingNotFound
+from otel_bridge.mapping.cache import CompiledMappings
+from otel_bridge.mapping.memory import MemoryRegistry
+from otel_bridge.metadata.table import Decoders
+from otel_bridge.model.events import Block, BlockKind, EventBatch, Identifier, Part, concatenate
 from otel_bridge.pipeline import meanings
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spans.assemble import assemble
 from otel_bridge.spans.tree import Tree, grow
-from otel_bridge.v1 import mapping_pb2
+from otel_bridge.v1.mapping_pb2 import MappingFile
 
-FILE = mapping_pb2.MappingFile(mapping=mapping_of({"conv #1": [1, 2], 1: [3], 2: []}), build_id="build")
+FILE = MappingFile(mapping=mapping_of({"conv #1": [1, 2], 1: [3], 2: []}), build_id="build")
+
+
+OTHER = MappingFile(mapping=mapping_of({"conv #1": [4], 2: [5, 6], 3: [7]}), build_id="build")
+
+
+def stages_over(registry: MemoryRegistry) -> Stages:
+    """Stages that look mappings up in this registry."""
+    return Stages(CompiledMappings(registry, 1 << 20), Decoders(), 1 << 20)
 
 
 def refuse_odd(_name: Identifier, ticks: int) -> Fraction:
@@ -35,6 +48,11 @@ def inference(name: Identifier, start: int = 0, **said: Part) -> EventBatch:
         runtime("Method::execute", start, start + 4),
     ]
     return batch_of((execute(0, **said), events))
+
+
+def of_tenant(batch: EventBatch, tenant: str) -> EventBatch:
+    """The same batch from a device of this tenant."""
+    return replace(batch, streams=(replace(batch.streams[0], tenant=tenant),))
 
 
 def sent(stages: Stages, batch: EventBatch) -> list[bytes]:
@@ -64,6 +82,26 @@ def test_what_is_remembered_is_what_would_be_found(parts: list[EventBatch]) -> N
     later = [replace(part, start=part.start + part.start.dtype.type(1)) for part in parts]
     for part in (*parts, *later, *parts):
         assert sent(stages, part) == sent(stages_with(FILE, converters=converters), part)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.one_of(batches(), st.builds(inference, st.sampled_from([1, 2, "conv #1"]))), max_size=3),
+    st.lists(st.tuples(st.sampled_from(["", "b"]), st.sampled_from([FILE, OTHER, None])), min_size=1, max_size=4),
+)
+def test_what_is_remembered_follows_the_registry(parts: list[EventBatch], steps: list[tuple[str, MappingFile | None]]) -> None:
+    """Whatever two tenants with one build upload, replace or delete between passes: each pass gives what it gives alone."""
+    registry = MemoryRegistry()
+    batch = concatenate([of_tenant(part, tenant) for tenant in ("", "b") for part in (inference(1), *parts)])
+    stages = stages_over(registry)
+    sent(stages, batch)
+    for tenant, file in steps:
+        if file is not None:
+            registry.put(tenant, file, replace=True)
+        else:
+            with contextlib.suppress(MappingNotFound):
+                registry.delete(tenant, "build")
+        assert sent(stages, batch) == sent(stages_over(registry), batch)
 
 
 def test_a_model_is_looked_at_once(grown: list[int]) -> None:
@@ -119,6 +157,17 @@ def test_the_bytes_of_what_is_remembered_are_bounded(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(meanings, "_KEPT_BYTES", one // 2)
     sent(stages, inference(1))
     assert not stages._meanings._known
+
+
+def test_blocks_without_events_count_as_well() -> None:
+    """Their names are in the key, however few rows there are; and a text counts with the bytes that it takes in memory."""
+    stages = stages_with(FILE)
+    empty = [Block(BlockKind.OTHER, f"{number}" + "n" * 200, number + 1) for number in range(50)]
+    sent(stages, batch_of((execute(0), [runtime("Method::execute", 0, 4)]), *((block, []) for block in empty)))
+    assert stages._meanings._bytes > 50 * 200
+    before = stages._meanings._bytes
+    sent(stages, inference("\N{GRINNING FACE}" * 1000))
+    assert stages._meanings._bytes - before > 4 * 1000
 
 
 def test_kinds_of_many_rows_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
