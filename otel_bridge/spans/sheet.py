@@ -23,6 +23,8 @@ _MOST_BYTES = 10
 """Of a varint."""
 _STEPS = [np.uint64(1 << 7 * more) for more in range(1, _MOST_BYTES)]
 """From each of these numbers on, a varint takes one byte more."""
+_KEPT, _KEPT_BYTES = 1024, 1024
+"""Forms that are remembered, and the bytes of values of one: at most about 10 MB with their keys."""
 
 
 class Sheet:
@@ -42,7 +44,8 @@ class Sheet:
         first, self.form = distinct([np.zeros(entries, np.int64), *self._widths])
         kinds = tuple([column.dtype.kind for column in self._columns])
         widths = zip(*(each[first].tolist() for each in self._widths), strict=True)
-        made = [_form(self._keys, kinds, each) for each in widths] if self._keys else [(b"", ())] * len(first)
+        form = _known_form if sum([int(each.max(initial=0)) for each in self._widths]) <= _KEPT_BYTES else _form
+        made = [form(self._keys, kinds, each) for each in widths] if self._keys else [(b"", ())] * len(first)
         self.forms = [fragment for fragment, _ in made]
         self._slots = np.array([slots for _, slots in made], np.int64)
 
@@ -65,7 +68,6 @@ class Sheet:
                 overwrite(data, begin[rows], _encode(chosen[rows], width))
 
 
-@lru_cache(1024)
 def _form(keys: tuple[str, ...], kinds: tuple[str, ...], widths: tuple[int, ...]) -> tuple[bytes, tuple[int, ...]]:
     """The fragment of values of such types that take so many bytes, zeros in their place, and where each of these begins."""
     fragment = bytearray()
@@ -76,6 +78,9 @@ def _form(keys: tuple[str, ...], kinds: tuple[str, ...], widths: tuple[int, ...]
         slots.append(len(fragment) + len(encoded) - width)  # a value stands at the end of its attribute
         fragment += encoded[: len(encoded) - width] + bytes(width)
     return bytes(fragment), tuple(slots)
+
+
+_known_form = lru_cache(_KEPT)(_form)
 
 
 def _encodable(column: NDArray[Any]) -> NDArray[Any]:

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from otel_bridge.spans import sheet as sheets
 from otel_bridge.spans.encode import span_attributes
 from otel_bridge.spans.sheet import Sheet
 
@@ -57,3 +58,11 @@ def test_forms_are_few() -> None:
     sheet = Sheet({"a": numbers.astype(np.int64), "b": numbers[::-1].astype(np.int64)}, 1000)
     assert len(sheet) == 1000
     assert len(sheet.forms) == 3
+
+
+def test_a_form_of_long_texts_is_not_remembered() -> None:
+    """What is remembered of a layout that somebody uploads is small, whatever lengths its devices' values have."""
+    for length, kept in ((8, 1), (2048, 0)):
+        sheets._known_form.cache_clear()
+        Sheet({"executorch.text": np.array([b"x" * length]), "executorch.number": np.array([1], np.int64)}, 1)
+        assert sheets._known_form.cache_info().currsize == kept
