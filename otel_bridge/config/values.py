@@ -27,7 +27,7 @@ _PARSER = re.compile(rf"(?:[\w.-]+=)?(?:json|utf8|raw|auto|{_NAME}:{_NAME})", re
 _CONVERTER = re.compile(rf"(?:[\w.-]+=)?{_NAME}:{_NAME}(?:@(?:ns|us|ms|s))?", re.ASCII)
 _HEADER_NAME = re.compile(r"[a-z0-9_.-]+")  # what gRPC allows; a part of what HTTP does
 _HEADER_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?")
-_OWN_HEADERS = re.compile(r"content-.*|grpc-.*|host|te|transfer-encoding|connection|user-agent")
+_OWN_HEADERS = re.compile(r"content-.*|grpc-.*|expect|host|te|transfer-encoding|connection|user-agent")
 
 
 def json_table(example: str) -> BeforeValidator:

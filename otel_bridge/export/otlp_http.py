@@ -3,7 +3,8 @@ OTLP over HTTP, protobuf encoding.
 
 Invariants
 * 2xx: taken. 429, 502, 503, 504 and whatever keeps an answer from coming: a retry helps. All else: rejected.
-  (opentelemetry-proto docs/specification.md, "Failures" of OTLP/HTTP.)
+  (opentelemetry-proto docs/specification.md, "Failures" of OTLP/HTTP.) A proxy's refusal is no answer of the back end.
+  No error shows the URL of a proxy: it may hold a password.
 * A redirect is an answer, not an order: following one would send spans and API keys where nobody configured. Nor is a cookie
   kept, or a `.netrc` read.
 * A name is resolved for every new connection, by the system, and no connection is older than `max_age_s`. One that was idle for
@@ -87,9 +88,11 @@ class OtlpHttp:
             fixed["content-encoding"] = compression
         try:
             self._url = URL(url)
+            (self._url.raw_host or "").encode("idna")  # else the first look-up would find out
         except ValueError as error:
             raise ConfigError(f"export.endpoint ({url}) is no URL: {error}") from error
         self._proxy = find_proxy(url)
+        self._via = f" through the proxy {URL(self._proxy).host_port_subcomponent}" if self._proxy else ""
         self._headers = {**(headers or {}), **fixed}
         self._token = token
         self._of_tenant = of_tenant
@@ -146,14 +149,16 @@ class OtlpHttp:
             ):
                 return response, await _read(response)
         except TimeoutError as error:
-            raise BackEndUnavailable(f"back end {self._url} did not answer within {self._timeout_s:g} s") from error
+            raise BackEndUnavailable(f"back end {self._url} did not answer{self._via} within {self._timeout_s:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise BackEndUnavailable(f"back end {self._url} cannot be reached: {shown(_cause(error))}") from error
+            raise BackEndUnavailable(f"back end {self._url} cannot be reached{self._via}: {shown(_cause(error))}") from error
         finally:
             self._under_way.discard(body)
             body.let_go()
 
     def _failure(self, response: aiohttp.ClientResponse, body: bytes) -> BackEndUnavailable | ExportRejected:
+        if response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED and self._proxy:
+            return BackEndUnavailable(f"back end {self._url} cannot be reached{self._via}: {_said_by_proxy(response.status)}")
         said = f"back end {self._url} answered HTTP {response.status}"
         if _media_type(response) == PROTOBUF and (status := read_status(body)) and status.message:
             said += f": {shown(status.message)}"
@@ -179,7 +184,18 @@ def _media_type(response: aiohttp.ClientResponse) -> str:
 
 
 def _cause(error: Exception) -> str:
-    """In words. Those of aiohttp itself for a connection that could not be made hold the address of an object."""
+    """In words. Those of aiohttp itself hold the address of an object, or the URL of a proxy and with it the password."""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return _said_by_proxy(error.status)
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"the answer is not HTTP: {error.message}"
     if isinstance(error, aiohttp.ClientConnectorError):
         error = error.os_error
     return str(error) or type(error).__name__
+
+
+def _said_by_proxy(status: int) -> str:
+    said = f"the proxy answered HTTP {status}"
+    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        said += "; set its name and password in the environment, http://NAME:PASSWORD@HOST:PORT"
+    return said

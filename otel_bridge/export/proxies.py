@@ -17,7 +17,7 @@ def find_proxy(url: str) -> str | None:
     target, proxies = urlsplit(url), getproxies()
     name = target.scheme if target.scheme in proxies else "all"
     proxy = proxies.get(name, "")
-    if not proxy or proxy_bypass(target.netloc):
+    if not proxy or proxy_bypass(target.netloc) or proxy_bypass(target.hostname or ""):  # `::1` as well as `[::1]`
         return None
     if "://" not in proxy:
         proxy = f"http://{proxy}"
@@ -32,6 +32,6 @@ def find_proxy(url: str) -> str | None:
 def _is_spoken(proxy: str) -> bool:
     try:
         parts = urlsplit(proxy)
-        return parts.scheme in _SPOKEN and bool(parts.hostname) and parts.port != 0
+        return parts.scheme in _SPOKEN and bool(parts.hostname and parts.hostname.encode("idna")) and parts.port != 0
     except ValueError:
         return False

@@ -46,6 +46,7 @@ def load_context(files: TlsFiles) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=files.authority)
     except OSError as error:
         raise ConfigError(f"{authority} ({files.authority}) holds no certificate in PEM form: {error}") from error
+    context.set_alpn_protocols(["http/1.1"])  # a port that has HTTP/2, too, may take silence for that
     if files.certificate and files.key:
         try:
             context.load_cert_chain(files.certificate, files.key, password="")  # else OpenSSL asks on the terminal

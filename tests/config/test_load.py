@@ -81,6 +81,7 @@ BAD = [
     ("export.headers", {"x": "a\r\nb"}, "must have values of printable ASCII without spaces around, which that of x is not"),
     ("export.headers", {"key-bin": "x"}, "must not name key-bin: -bin marks bytes in gRPC, and these are texts"),
     ("export.headers", {"Content-Type": "x"}, "must not name content-type: the protocol sets it"),
+    ("export.headers", {"expect": "100-continue"}, "must not name expect: the protocol sets it"),
     ("export.certificate", "/none.pem", "('/none.pem') must be a file that can be read: No such file or directory"),
     ("export.insecure", "maybe", "('maybe') must be true or false"),
     ("export.retry_initial_s", 0, "(0) must be more than 0"),

@@ -2,21 +2,24 @@
 
 import asyncio
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from support.certificates import Certificates
 from support.otlp_payloads import a_payload
 from support.otlp_sink import OtlpSink
 from support.processes import LOOPBACK
 from support.proxy import Proxy
 
-from otel_bridge.errors import BackEndUnavailable, ExportRejected
+from otel_bridge.errors import BackEndUnavailable, ConfigError, ExportRejected
 from otel_bridge.export import otlp_http
 from otel_bridge.export.otlp_http import OtlpHttp
 from otel_bridge.export.protocol import TOO_LARGE, Sent
+from otel_bridge.export.tls import TlsFiles, watch_context
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -157,3 +160,39 @@ def test_many_requests_at_once(run: Run) -> None:
 
     run(scene())
     assert len(arrived) == count
+
+
+def test_what_is_spoken_is_said(run: Run, certificates: Certificates) -> None:
+    """On a port that has several protocols TLS says which one is meant."""
+    spoken: list[str | None] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.server, certificates.server_key)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+
+    def note(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        connection.settimeout(20)
+        with context.wrap_socket(connection, server_side=True) as secured:
+            spoken.append(secured.selected_alpn_protocol())
+
+    tls = watch_context(TlsFiles(certificates.authority))
+
+    async def scene(endpoint: str) -> None:
+        exporter = OtlpHttp(endpoint, tls=tls)
+        with pytest.raises(BackEndUnavailable):
+            await exporter.send(a_payload(1))
+        await exporter.close()
+
+    with socket.create_server((LOOPBACK, 0)) as listener:
+        noting = threading.Thread(target=note, args=(listener,))
+        noting.start()
+        run(scene(f"https://{LOOPBACK}:{listener.getsockname()[1]}"))
+        noting.join()
+    assert spoken == ["http/1.1"]
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example.com"])
+def test_a_host_that_is_no_name(host: str) -> None:
+    """It is told at the start: no look-up would ever find it."""
+    with pytest.raises(ConfigError, match="is no URL"):
+        OtlpHttp(f"http://{host}:4318/v1/traces")

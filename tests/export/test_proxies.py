@@ -9,7 +9,7 @@ from support.forward_proxy import ForwardProxy
 from support.otlp_payloads import a_payload
 from support.otlp_sink import OtlpSink
 
-from otel_bridge.errors import ConfigError
+from otel_bridge.errors import BackEndUnavailable, ConfigError
 from otel_bridge.export.protocol import Sent
 from otel_bridge.export.proxies import find_proxy
 
@@ -68,6 +68,38 @@ def test_no_proxy(send: Send, proxy: ForwardProxy, environment: pytest.MonkeyPat
     assert proxy.heads == []
 
 
+REFUSALS = {
+    b"HTTP/1.1 407 Say who you are\r\ncontent-length: 0\r\n\r\n": "the proxy answered HTTP 407; set its name and password",
+    b"HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n": "the proxy answered HTTP 403",
+    b"SSH-2.0\r\n\r\n": "the answer is not HTTP",
+    b"": "Server disconnected",
+}
+
+
+@over_http
+@pytest.mark.parametrize("answer", REFUSALS)
+def test_a_proxy_that_refuses_a_tunnel(
+    send: Send, environment: pytest.MonkeyPatch, certificates: Certificates, answer: bytes
+) -> None:
+    """A retry may help. The error tells which proxy it is and what it said, and not the password."""
+    with ForwardProxy(answer) as refusing, OtlpSink(tls=certificates) as sink:
+        environment.setenv("https_proxy", f"http://user:secret@{refusing.address}")
+        with pytest.raises(BackEndUnavailable, match=f"through the proxy {refusing.address}: .*{REFUSALS[answer]}") as caught:
+            send(sink, a_payload(1), certificate=certificates.authority)
+    assert "secret" not in str(caught.value)
+
+
+@over_http
+def test_a_proxy_that_asks_who_it_is(send: Send, environment: pytest.MonkeyPatch) -> None:
+    """It speaks for itself, not for the back end, which has refused nothing: a retry may help, as with a tunnel."""
+    answer = next(iter(REFUSALS))
+    with ForwardProxy(answer) as refusing, OtlpSink() as sink:
+        environment.setenv("http_proxy", f"http://user:secret@{refusing.address}")
+        with pytest.raises(BackEndUnavailable, match=f"through the proxy {refusing.address}: {REFUSALS[answer]}") as caught:
+            send(sink, a_payload(1))
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("variables", "url", "proxy"),
     [
@@ -82,6 +114,9 @@ def test_no_proxy(send: Send, proxy: ForwardProxy, environment: pytest.MonkeyPat
         ({"http_proxy": "http://p:1", "no_proxy": ".example.com"}, "http://tempo.example.com/v1/traces", None),
         ({"http_proxy": "http://p:1", "no_proxy": "tempo:4318"}, "http://tempo:4318/v1/traces", None),
         ({"http_proxy": "http://p:1", "no_proxy": "tempo:4318"}, "http://tempo:80/v1/traces", "http://p:1"),
+        ({"http_proxy": "http://p:1", "no_proxy": "localhost,::1"}, "http://[::1]:4318/v1/traces", None),
+        ({"http_proxy": "http://p:1", "no_proxy": "[::1]"}, "http://[::1]:4318/v1/traces", None),
+        ({"http_proxy": "http://p:1", "no_proxy": "::1"}, "http://[::2]:4318/v1/traces", "http://p:1"),
         ({"all_proxy": "socks5://p:1", "no_proxy": "tempo"}, "http://tempo/v1/traces", None),
     ],
 )
@@ -93,7 +128,10 @@ def test_which_one(environment: pytest.MonkeyPatch, variables: dict[str, str], u
 
 
 @over_http
-@pytest.mark.parametrize("value", ["socks5://u:secret@p:1", "http://u:secret@p:0", "http://u:secret@p:x", "http://u:secret@"])
+@pytest.mark.parametrize(
+    "value",
+    ["socks5://u:secret@p:1", "http://u:secret@p:0", "http://u:secret@p:x", "http://u:secret@", "http://u:secret@p..q:1"],
+)
 def test_a_proxy_that_is_not_spoken(send: Send, environment: pytest.MonkeyPatch, value: str) -> None:
     """It is told at the start, by the name of the variable, and not shown: it may hold a password."""
     environment.setenv("all_proxy", value)

@@ -19,10 +19,12 @@ class ForwardProxy:
     """
     Takes connections inside a `with` block.
 
-    heads   of the first request on each connection, up to the empty line
+    refusal   what it answers every request, and hangs up; None: it does what it is asked
+    heads     of the first request on each connection, up to the empty line
     """
 
-    def __init__(self) -> None:
+    def __init__(self, refusal: bytes | None = None) -> None:
+        self.refusal = refusal
         self.heads: list[bytes] = []
 
     def __enter__(self) -> Self:
@@ -51,6 +53,10 @@ class ForwardProxy:
             while b"\r\n\r\n" not in begun:
                 begun += near.recv(65_536)
             self.heads.append(begun.partition(b"\r\n\r\n")[0])
+            if self.refusal is not None:
+                near.sendall(self.refusal)
+                near.shutdown(socket.SHUT_RDWR)
+                return
             method, target = begun.split()[:2]
             is_tunnel = method == b"CONNECT"
             to = urlsplit(f"//{target.decode()}" if is_tunnel else target.decode())
