@@ -19,9 +19,12 @@ import grpc
 import uvicorn
 import uvloop
 
+from otel_bridge.export.http_body import HttpBody
+
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _MOST_BYTES = 1 << 20
 _OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+_PROTOBUF = "application/x-protobuf"
 _ANSWERED = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]}
 
 
@@ -92,7 +95,7 @@ async def way_to(sink: str) -> AsyncIterator[Callable[[bytes], Awaitable[object]
     async with aiohttp.ClientSession() as session:
 
         async def post(body: bytes) -> None:
-            async with session.post(f"{sink}/v1/traces", data=body) as answer:
+            async with session.post(f"{sink}/v1/traces", data=HttpBody(body, _PROTOBUF)) as answer:
                 answer.raise_for_status()
                 await answer.read()
 

@@ -20,6 +20,16 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SCHED = 2  # CPUCLOCK_SCHED of the kernel
 
 
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """End a process, and wait until it has."""
+    process.terminate()
+    try:
+        process.communicate(timeout=_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+
 class Program:
     """A program that listens on a port, as long as the `with` block lasts."""
 
@@ -40,13 +50,13 @@ class Program:
         deadline = time.monotonic() + _PATIENCE_S
         while not accepts(self.port):
             if self.process.poll() is not None or time.monotonic() > deadline:
+                self.__exit__()
                 raise SystemExit(f"{self.name} does not listen:\n{self._log.read_text(errors='replace')[-2000:]}")
             time.sleep(0.05)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill() if self.process.poll() is not None else self.process.terminate()
-        self.process.communicate()
+        stop(self.process)
 
     @property
     def address(self) -> str:

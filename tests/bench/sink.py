@@ -14,6 +14,7 @@ from typing import Self
 
 import grpc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from programs import stop
 from sink_app import KEPT, MOST_BYTES
 from support.processes import accepts, free_ports
 
@@ -37,23 +38,22 @@ class Sink:
     def __init__(self) -> None:
         ports = free_ports(2)
         self.address, self.http_address = (f"127.0.0.1:{port}" for port in ports)
-        self._http_port = ports[1]
+        self._ports = ports
         self._process = subprocess.Popen([sys.executable, _APP, *map(str, ports)])
         self._channel = grpc.insecure_channel(self.address, options=_OPTIONS)
 
     def __enter__(self) -> Self:
-        grpc.channel_ready_future(self._channel).result(timeout=_PATIENCE_S)
         deadline = time.monotonic() + _PATIENCE_S
-        while not accepts(self._http_port):
+        while not all(map(accepts, self._ports)):
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit("the back end of this benchmark does not listen for HTTP")
+                self.__exit__()
+                raise SystemExit("the back end of this benchmark does not listen")
             time.sleep(0.01)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._channel.close()
-        self._process.terminate()
-        self._process.wait()
+        stop(self._process)
 
     def _ask(self, method: str, body: bytes = b"") -> bytes:
         return self._channel.unary_unary(f"/bench/{method}")(body, timeout=_PATIENCE_S)

@@ -9,13 +9,12 @@ A proxy of HTTP/1.1 on loopback, as companies have them: a tunnel for `CONNECT`,
 import socket
 import threading
 from contextlib import suppress
-from typing import Self
 from urllib.parse import urlsplit
 
-from support.processes import LOOPBACK
+from support.listener import Listener
 
 
-class ForwardProxy:
+class ForwardProxy(Listener):
     """
     Takes connections inside a `with` block.
 
@@ -27,31 +26,18 @@ class ForwardProxy:
         self.refusal = refusal
         self.heads: list[bytes] = []
 
-    def __enter__(self) -> Self:
-        self._listener = socket.create_server((LOOPBACK, 0))
-        self._open = [self._listener]
-        self.address = f"{LOOPBACK}:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for each in self._open:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):  # until it is closed
-            while True:
-                near, _ = self._listener.accept()
-                self._open.append(near)
-                threading.Thread(target=self._join, args=(near,), daemon=True).start()
+    def meet(self, client: socket.socket) -> None:
+        """Do what it asks, in a thread."""
+        self.opened.append(client)
+        threading.Thread(target=self._join, args=(client,), daemon=True).start()
 
     def _join(self, near: socket.socket) -> None:
         with suppress(OSError):
-            begun = near.recv(65_536)
+            begun = b""
             while b"\r\n\r\n" not in begun:
-                begun += near.recv(65_536)
+                if not (more := near.recv(65_536)):
+                    return
+                begun += more
             self.heads.append(begun.partition(b"\r\n\r\n")[0])
             if self.refusal is not None:
                 near.sendall(self.refusal)
@@ -61,7 +47,7 @@ class ForwardProxy:
             is_tunnel = method == b"CONNECT"
             to = urlsplit(f"//{target.decode()}" if is_tunnel else target.decode())
             far = socket.create_connection((to.hostname, to.port))
-            self._open.append(far)
+            self.opened.append(far)
             if is_tunnel:
                 near.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:

@@ -11,14 +11,13 @@ import socket
 import struct
 import threading
 from contextlib import suppress
-from typing import Self
 
-from support.processes import LOOPBACK
+from support.listener import Listener
 
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 
 
-class Relay:
+class Relay(Listener):
     """
     Takes connections inside a `with` block, and makes one to `target` (`host:port`) for each.
 
@@ -33,47 +32,32 @@ class Relay:
         self.sent_bytes = self.greeted = 0
         self.greeting = b""
 
-    def __enter__(self) -> Self:
-        self._listener = socket.create_server((LOOPBACK, 0))
-        self._open = [self._listener]
-        self.address = f"{LOOPBACK}:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for each in self._open:
-            with suppress(OSError):  # the peer was quicker
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-
     def cut(self) -> None:
         """Reset every connection that there is."""
-        listener, *connections = self._open
-        self._open = [listener]
+        listener, *connections = self.opened
+        self.opened = [listener]
         for each in connections:
             with suppress(OSError):  # the peer was quicker
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
                 each.shutdown(socket.SHUT_RD)  # wakes the thread that reads it, so that the close counts
             each.close()
 
-    def _accept(self) -> None:
-        with suppress(OSError):  # the listener is closed
-            while True:
-                client, _ = self._listener.accept()
-                if self.greeting:
-                    with client, suppress(OSError):
-                        client.sendall(self.greeting)
-                        client.recv(1 << 16)  # else the kernel would reset, and the client not read
-                    self.greeted += 1
-                    continue
-                try:
-                    server = socket.create_connection(self._target)
-                except OSError:  # nobody is there, and the client is to see that
-                    client.close()
-                    continue
-                self._open += [client, server]
-                for source, sink in ((client, server), (server, client)):
-                    threading.Thread(target=self._pass_on, args=(source, sink, source is client), daemon=True).start()
+    def meet(self, client: socket.socket) -> None:
+        """Connect it, or greet it."""
+        if self.greeting:
+            with client, suppress(OSError):
+                client.sendall(self.greeting)
+                client.recv(1 << 16)  # else the kernel would reset, and the client not read
+            self.greeted += 1
+            return
+        try:
+            server = socket.create_connection(self._target)
+        except OSError:  # nobody is there, and the client is to see that
+            client.close()
+            return
+        self.opened += [client, server]
+        for source, sink in ((client, server), (server, client)):
+            threading.Thread(target=self._pass_on, args=(source, sink, source is client), daemon=True).start()
 
     def _pass_on(self, source: socket.socket, sink: socket.socket, is_clients: bool) -> None:  # noqa: FBT001 - of a thread
         with suppress(OSError):  # either end is closed
