@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 BATCH_EVENTS = 16_384
 """
 Events that are resolved in one pass, at most, unless one block has more: enough to spread what a pass costs however few it has,
-about a millisecond.
+about half a millisecond.
 """
 PASS_BYTES = 32 << 20
 """Of the spans that a pass makes, about, at most, unless one block has more: what a map says of an event may take 30 KB."""
