@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from otel_bridge.cli.open_files import OTHER_FILES, raise_open_files
+from otel_bridge.cli.scheduling import run_on_when_others_wake
 from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.pipeline.memory import keep_freed_memory, look_for_cycles_less
 from otel_bridge.telemetry.logs import configure
@@ -27,6 +28,7 @@ def log_as(settings: BridgeConfig) -> None:
 def prepare(settings: BridgeConfig) -> None:
     """Make the process fit for a bridge, before there is one."""
     keep_freed_memory()
+    run_on_when_others_wake()
     log_as(settings)
     raise_open_files(2 * settings.ingress.max_connections + OTHER_FILES)
 

@@ -18,6 +18,8 @@ from otel_bridge.wire.shape import MAX_CHAIN, Columns, Shape
 _MAX_METADATA_BYTES = 16 << 20
 _WHOLE = {"kind", "instruction", "identifier", "start_delta", "duration"}
 """Columns that have every row; others have every row or none."""
+_FEW_NAMES = 64
+"""So many are looked up one by one: for an index numpy lets go of the interpreter, and waits to get it back."""
 _OUTSIDE = (EventKind.RUNTIME.value, EventKind.DELEGATE.value)
 """Kinds of events that may be of no instruction."""
 
@@ -114,8 +116,16 @@ def _is_sound(frame: Frame, stream: Stream, payloads: tuple[bytes, ...]) -> bool
         and shape.most_clock < len(stream.clocks)
         and shape.most_metadata < len(payloads)
         and (len(payloads) == 1 or max(map(len, payloads)) <= _MAX_METADATA_BYTES)
-        and not (names.numbers and b"\x01" in names.number[shape.plain].tobytes())  # half of what `any` takes
+        and not _is_any_a_number(shape.plain, names.number)
     )
+
+
+def _is_any_a_number(plain: NDArray[np.uint32], number: bytes) -> bool:
+    if b"\x01" not in number:
+        return False
+    if len(plain) <= _FEW_NAMES:
+        return 1 in map(number.__getitem__, plain.tolist())
+    return b"\x01" in np.frombuffer(number, np.uint8)[plain].tobytes()
 
 
 def _check(
@@ -174,9 +184,10 @@ def _check_names(
 
 def _check_numbers(columns: Columns, sieve: _Sieve, names: Names) -> None:
     """Only delegates go by numbers; to be called when rows with an unknown or faulty name are out."""
-    index = np.minimum(columns["identifier"], len(names.number) - 1)
+    number = np.frombuffer(names.number or b"\0", np.bool_)
+    index = np.minimum(columns["identifier"], len(number) - 1)
     sieve.reject(
-        (columns["kind"] != EventKind.DELEGATE) & names.number[index],
+        (columns["kind"] != EventKind.DELEGATE) & number[index],
         "numeric_name",
         lambda row: f"identifiers[{int(index[row])}], used by event {row}: is a number; only a DELEGATE event goes by one",
     )

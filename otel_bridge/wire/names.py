@@ -11,9 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-
 from otel_bridge.model.events import Identifier
 from otel_bridge.v1 import profiling_pb2 as pb
 
@@ -38,15 +35,13 @@ class Names:
     names     by index
     faults    (reason, fault) of each; ("", "") where it is sound
     sound     whether all of them are
-    number    bool[max(k, 1)]: which are numbers
-    numbers   whether any is
+    number    of each, 1 where it is a number
     """
 
     names: tuple[Identifier, ...]
     faults: tuple[tuple[str, str], ...]
     sound: bool
-    number: NDArray[np.bool_]
-    numbers: bool
+    number: bytes
 
     def __len__(self) -> int:
         return len(self.names)
@@ -62,10 +57,10 @@ def names_of(identifiers: tuple[bytes, ...]) -> Names:
 
 def _decode(identifiers: Sequence[bytes]) -> Names:
     read = [_name(pb.Identifier.FromString(each)) for each in identifiers]
-    number = np.array([isinstance(name, int) for name, _, _ in read] or [False], np.bool_)
+    number = bytes(isinstance(name, int) for name, _, _ in read)
     faults = tuple((reason, fault) for _, reason, fault in read)
     sound = not any(reason for reason, _ in faults)
-    return Names(tuple(name for name, _, _ in read), faults, sound, number, bool(number.any()))
+    return Names(tuple(name for name, _, _ in read), faults, sound, number)
 
 
 _known, _known_large = lru_cache(maxsize=_KEPT)(_decode), lru_cache(maxsize=_KEPT_LARGE)(_decode)

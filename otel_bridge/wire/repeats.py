@@ -34,6 +34,12 @@ _FORGET_EVERY = 1024
 
 _PERSON = b"otel-bridge/seen"
 
+_HELD_BYTES, _MOST_HELD_BYTES = 2047, 65_536
+"""
+For more at a time hashlib lets go of the interpreter and waits to get it back, which takes longer than the digest of a body that
+is read on the loop.
+"""
+
 
 @dataclass(slots=True, unsafe_hash=True)  # frozen, it would take three times as long to make, and each request makes one
 class Name:
@@ -50,10 +56,19 @@ def name_of(body: bytes, tenant: str, stream_id: bytes, number: int | None) -> N
     stream_id   b"": it has none, and its body stands for it
     number      sequence in the stream; None: the content is its number, as in the ids of its spans (spans/ids.py)
     """
-    digest = hashlib.blake2b(body, digest_size=16).digest()
+    digest = _digest_of(body)
     pieces = (tenant.encode(), stream_id or digest, digest if number is None else number.to_bytes(8, "big"))
     said = b"".join([part for piece in pieces for part in (len(piece).to_bytes(4, "big"), piece)])
     return Name(hashlib.blake2b(said, digest_size=16, person=_PERSON).digest(), digest)
+
+
+def _digest_of(body: bytes) -> bytes:
+    if not _HELD_BYTES < len(body) <= _MOST_HELD_BYTES:
+        return hashlib.blake2b(body, digest_size=16).digest()
+    digest, view = hashlib.blake2b(digest_size=16), memoryview(body)
+    for at in range(0, len(body), _HELD_BYTES):
+        digest.update(view[at : at + _HELD_BYTES])
+    return digest.digest()
 
 
 class Watch(Protocol):
@@ -160,7 +175,7 @@ class Repeats:
             return known
         if self._elsewhere is None and (name.key in self._keeping or name.key in self._known):
             self._watch.sequence_reused()
-        keeping = begin(self._kept(name, keep))
+        keeping = begin(keep() if self._elsewhere is None else self._kept_once(name, keep, self._elsewhere))
         if not isinstance(keeping, asyncio.Task):
             return keeping
         self._keeping.setdefault(name.key, {})[name.digest] = keeping
@@ -178,14 +193,13 @@ class Repeats:
                 return await asyncio.shield(earlier)
         return self.find(name)
 
-    async def _kept(self, name: Name, keep: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
-        if self._elsewhere is not None:
-            answer, is_reused = await self._elsewhere.answer_to(name)
-            if is_reused:
-                self._watch.sequence_reused()
-            if answer is not None:
-                self._watch.duplicate()
-                return answer
+    async def _kept_once(self, name: Name, keep: Callable[[], Coroutine[Any, Any, bytes]], elsewhere: Elsewhere) -> bytes:
+        answer, is_reused = await elsewhere.answer_to(name)
+        if is_reused:
+            self._watch.sequence_reused()
+        if answer is not None:
+            self._watch.duplicate()
+            return answer
         return await keep()
 
     def _end(self, name: Name, ended: asyncio.Task[bytes]) -> None:

@@ -19,6 +19,7 @@ import grpc
 import uvicorn
 import uvloop
 
+from otel_bridge.cli.scheduling import run_on_when_others_wake
 from otel_bridge.export.http_body import HttpBody
 
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -118,4 +119,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    run_on_when_others_wake()  # as the bridge does
     uvloop.run(main())

@@ -208,8 +208,8 @@ _ANY = (*_CALLS_OR_STREAMS, MEMORY_HTTP, MEMORY_BOTH)
 _ANY_DISK = (DISK, DISK_STREAM, DISK_HTTP, DISK_BOTH)
 _HTTP = (MEMORY_HTTP, MEMORY_BOTH)
 GOALS = (
-    Goal("8,192 a request: Collector, no queue / ours, memory, gRPC", DIRECT, _CALLS_OR_STREAMS, 8192, 4),
-    Goal("1,024 a request: Collector, no queue / ours, memory, gRPC", DIRECT, _CALLS_OR_STREAMS, 1024, 4),
+    Goal("8,192 a request: Collector, no queue / ours, memory", DIRECT, _ANY, 8192, 4),
+    Goal("1,024 a request: Collector, no queue / ours, memory", DIRECT, _ANY, 1024, 4),
     Goal("256 a request: Collector, no queue / ours, memory, gRPC", DIRECT, _CALLS_OR_STREAMS, 256, 3),
     Goal("64 a request: Collector, no queue / ours, memory, gRPC", DIRECT, _CALLS_OR_STREAMS, 64, 2),
     Goal("1,024 a request: Collector, disk queue / ours, disk", QUEUED, _ANY_DISK, 1024, 10),

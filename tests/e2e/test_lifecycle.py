@@ -1,5 +1,6 @@
 """Start, stop, and what happens when the back end is away or the spool is full: nothing acknowledged is lost in silence."""
 
+import os
 import re
 import signal
 import socket
@@ -36,6 +37,12 @@ def assert_once(service: Service, inferences: int) -> None:
     spans = service.spans("app")
     assert len(spans) == len({(span.trace_id, span.span_id) for span in spans}) == 2 * inferences
     assert len({span.trace_id for span in spans}) == inferences
+
+
+def test_a_bridge_runs_in_batches(sink: OtlpSink, tmp_path: Path) -> None:
+    """Its main thread goes on when another thread wakes, as far as the kernel is asked."""
+    with running(tmp_path, sink) as service:
+        assert os.sched_getscheduler(service.process.pid) == os.SCHED_BATCH
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

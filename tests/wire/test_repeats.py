@@ -1,6 +1,7 @@
 """Requests that are sent again, one by one and at once, and what is remembered of them."""
 
 import asyncio
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -69,6 +70,13 @@ def test_names_do_not_collide(said: list[tuple[str, bytes, int]]) -> None:
     """Tenant, stream and number are the key, whatever they are made of; the body is the digest."""
     assert len({name_of(b"", *one).key for one in said}) == len(said)
     assert {name_of(b"", *one).digest for one in said} <= {name_of(b"", "", b"", 0).digest}
+
+
+@pytest.mark.parametrize("size", [0, 2046, 2047, 2048, 4094, 4095, 65_535, 65_536, 65_537])
+def test_a_digest_is_of_the_whole_body(size: int) -> None:
+    """However it is taken: requests that were kept by another version are known by it."""
+    body = bytes(at % 251 for at in range(size))
+    assert name(1, body).digest == hashlib.blake2b(body, digest_size=16).digest()
 
 
 def test_without_a_stream_the_body_stands_for_it() -> None:

@@ -96,6 +96,20 @@ def test_a_known_shape_is_compared_with_the_tables_of_its_request(
         assert admit(body).rejected == {reason: 1}
 
 
+@pytest.mark.parametrize("names", [1, 64, 65, 200])
+def test_a_number_among_names_is_found(names: int) -> None:
+    """However many names the runtime's events have, the one that goes by a number is refused, and no other."""
+    made = pb.ExportEventsRequest(blocks=[pb.Block(name=b"Execute", event_count=names)])
+    made.stream.SetInParent()
+    for index in range(names):
+        made.identifiers.add(text=b"%d" % index) if index != names // 2 else made.identifiers.add(number=7)
+        for column, value in (("kind", 1), ("instruction", -1), ("identifier", index), ("start_delta", 1), ("duration", 1)):
+            getattr(made.events, column).append(value)
+    admitted = admit(made.SerializeToString())
+    assert admitted.rejected == {"numeric_name": 1}
+    assert admitted.first_rejection.startswith(f"identifiers[{names // 2}], used by event {names // 2}: is a number")
+
+
 def test_what_a_sender_says_anew_is_not_kept() -> None:
     """Requests that differ in number and anchors are those of one sender; each has its own, and what it had before stands."""
     forget()
