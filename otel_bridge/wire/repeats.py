@@ -36,8 +36,8 @@ _PERSON = b"otel-bridge/seen"
 
 _HELD_BYTES, _MOST_HELD_BYTES = 2047, 65_536
 """
-For more at a time hashlib lets go of the interpreter and waits to get it back, which takes longer than the digest of a body that
-is read on the loop.
+For more at a time hashlib lets go of the interpreter and waits to get it back, which takes longer than the digest of a body
+that is read on the loop.
 """
 
 
