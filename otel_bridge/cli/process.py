@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from otel_bridge.cli.open_files import OTHER_FILES, raise_open_files
-from otel_bridge.cli.scheduling import run_on_when_others_wake
+from otel_bridge.cli.scheduling import let_the_loop_run_on
 from otel_bridge.config.bridge import BridgeConfig
 from otel_bridge.pipeline.memory import keep_freed_memory, look_for_cycles_less
 from otel_bridge.telemetry.logs import configure
@@ -28,7 +28,6 @@ def log_as(settings: BridgeConfig) -> None:
 def prepare(settings: BridgeConfig) -> None:
     """Make the process fit for a bridge, before there is one."""
     keep_freed_memory()
-    run_on_when_others_wake()
     log_as(settings)
     raise_open_files(2 * settings.ingress.max_connections + OTHER_FILES)
 
@@ -36,6 +35,7 @@ def prepare(settings: BridgeConfig) -> None:
 async def live(bridge: "Bridge", stopping: asyncio.Event) -> None:
     """Let a bridge work that has started, until it is to stop, and stop it. Raises `ClickException` where it broke."""
     look_for_cycles_less()
+    let_the_loop_run_on()
     ends = [asyncio.create_task(stopping.wait()), asyncio.create_task(bridge.wait_broken())]
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

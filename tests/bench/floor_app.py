@@ -19,7 +19,7 @@ import grpc
 import uvicorn
 import uvloop
 
-from otel_bridge.cli.scheduling import run_on_when_others_wake
+from otel_bridge.cli.scheduling import let_the_loop_run_on
 from otel_bridge.export.http_body import HttpBody
 
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -113,11 +113,11 @@ async def main() -> None:
     server.add_generic_rpc_handlers((floor,))
     server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
+    let_the_loop_run_on()  # as the bridge does
     async with way_to(sink) as export:
         sending = asyncio.create_task(floor.send_all(export))
         await asyncio.wait((serving, sending), return_when=asyncio.FIRST_COMPLETED)
 
 
 if __name__ == "__main__":
-    run_on_when_others_wake()  # as the bridge does
     uvloop.run(main())

@@ -1,4 +1,4 @@
-"""A bridge is not stopped for whatever wakes beside it; who chooses another policy has it."""
+"""The event loop is not stopped for threads of gRPC; who chooses another policy has it."""
 
 import os
 import subprocess
@@ -8,15 +8,17 @@ import pytest
 
 ASK = """
 import os, threading
-from otel_bridge.cli.scheduling import run_on_when_others_wake
+from otel_bridge.cli.scheduling import let_the_loop_run_on
 os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 {before}
-run_on_when_others_wake()
-found = [os.sched_getscheduler(0)]
-thread = threading.Thread(target=lambda: found.append(os.sched_getscheduler(0)))
-thread.start()
-thread.join()
-print(*found)
+done = threading.Event()
+threads = [threading.Thread(target=done.wait, name=name) for name in ("spool", "_poll_wrapper")]
+for thread in threads:
+    thread.start()
+{after}
+let_the_loop_run_on()
+print(*(os.sched_getscheduler(each) for each in (0, *(thread.native_id for thread in threads))))
+done.set()
 """
 DENIED = """
 def deny(*_):
@@ -25,21 +27,19 @@ os.sched_setscheduler = deny
 """
 
 
-def policies(before: str = "") -> list[int]:
-    """Of a process, and of a thread that it starts afterwards."""
-    done = subprocess.run([sys.executable, "-c", ASK.format(before=before)], check=True, capture_output=True, text=True)
+def policies(before: str = "", after: str = "") -> list[int]:
+    """Of the event loop, the spool's thread and one of gRPC's, in a process of their own."""
+    asked = ASK.format(before=before, after=after)
+    done = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True)
     return [int(each) for each in done.stdout.split()]
 
 
-@pytest.mark.parametrize(
-    ("before", "policy"),
-    [
-        ("", os.SCHED_BATCH),
-        ("os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))", os.SCHED_IDLE),
-        (DENIED, os.SCHED_OTHER),
-    ],
-    ids=["usual", "chosen", "denied"],
-)
-def test_policy(before: str, policy: int) -> None:
-    """It is SCHED_BATCH, in threads too, but where another was chosen, or the system allows none; that is no error."""
-    assert policies(before) == [policy] * 2
+def test_usually() -> None:
+    """Whom no request waits for is woken without stopping others."""
+    assert policies() == [os.SCHED_OTHER, os.SCHED_OTHER, os.SCHED_BATCH]
+
+
+@pytest.mark.parametrize(("policy", "after"), [("SCHED_IDLE", ""), ("SCHED_OTHER", DENIED)], ids=["chosen", "denied"])
+def test_otherwise(policy: str, after: str) -> None:
+    """Where another policy was chosen, or the system allows no change, all stay with theirs; that is no error."""
+    assert policies(f"os.sched_setscheduler(0, os.{policy}, os.sched_param(0))", after) == [getattr(os, policy)] * 3

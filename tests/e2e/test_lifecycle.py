@@ -32,6 +32,11 @@ def sink() -> Iterator[OtlpSink]:
         yield sink
 
 
+def threads_of(pid: int) -> list[int]:
+    """The threads of a process."""
+    return [int(each.name) for each in Path(f"/proc/{pid}/task").iterdir()]
+
+
 def assert_once(service: Service, inferences: int) -> None:
     """Both spans of so many inferences have arrived, each once, and nothing else."""
     spans = service.spans("app")
@@ -39,10 +44,12 @@ def assert_once(service: Service, inferences: int) -> None:
     assert len({span.trace_id for span in spans}) == inferences
 
 
-def test_a_bridge_runs_in_batches(sink: OtlpSink, tmp_path: Path) -> None:
-    """Its main thread goes on when another thread wakes, as far as the kernel is asked."""
+def test_threads_of_grpc_do_not_stop_the_loop(sink: OtlpSink, tmp_path: Path) -> None:
+    """Once the bridge is ready they run under SCHED_BATCH, whose waking stops nobody, and the event loop as usual."""
     with running(tmp_path, sink) as service:
-        assert os.sched_getscheduler(service.process.pid) == os.SCHED_BATCH
+        pid = service.process.pid
+        service.process.wait_until(lambda: os.SCHED_BATCH in {os.sched_getscheduler(each) for each in threads_of(pid)})
+        assert os.sched_getscheduler(pid) == os.SCHED_OTHER
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
