@@ -87,8 +87,8 @@ def test_a_stop_keeps_what_does_not_leave(sink: OtlpSink, tmp_path: Path) -> Non
         service.process.wait_until(lambda: service.ledger().emitted == 12)
         assert service.counts("parked_events")[()] == 6
         upload(service)
+        service.process.wait_until(lambda: service.ledger().emitted == 18)
         service.settle()
-        assert service.ledger().emitted == 18
         assert service.counts("parking_outgoing_events") == {("mapping",): 6}
     assert_all_arrived(sink, set(range(6)), once=True)
 
