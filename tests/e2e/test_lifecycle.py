@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -32,9 +33,13 @@ def sink() -> Iterator[OtlpSink]:
         yield sink
 
 
-def threads_of(pid: int) -> list[int]:
-    """The threads of a process."""
-    return [int(each.name) for each in Path(f"/proc/{pid}/task").iterdir()]
+def policies_of(pid: int) -> set[int]:
+    """How the kernel schedules the threads of a process."""
+    found = set()
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(ProcessLookupError):  # it has ended since
+            found.add(os.sched_getscheduler(int(thread.name)))
+    return found
 
 
 def assert_once(service: Service, inferences: int) -> None:
@@ -48,7 +53,7 @@ def test_threads_of_grpc_do_not_stop_the_loop(sink: OtlpSink, tmp_path: Path) ->
     """Once the bridge is ready they run under SCHED_BATCH, whose waking stops nobody, and the event loop as usual."""
     with running(tmp_path, sink) as service:
         pid = service.process.pid
-        service.process.wait_until(lambda: os.SCHED_BATCH in {os.sched_getscheduler(each) for each in threads_of(pid)})
+        service.process.wait_until(lambda: os.SCHED_BATCH in policies_of(pid))
         assert os.sched_getscheduler(pid) == os.SCHED_OTHER
 
 
