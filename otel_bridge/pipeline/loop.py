@@ -23,9 +23,10 @@ from otel_bridge.export.protocol import Exporter
 from otel_bridge.model.events import EventBatch, concatenate, divide
 from otel_bridge.model.stream import trail
 from otel_bridge.pipeline.stages import Stages, count_by_status
-from otel_bridge.spans.assemble import Payload, assemble
+from otel_bridge.spans.assemble import assemble
 from otel_bridge.spans.cuts import count_cuts
 from otel_bridge.spans.fit import Taken, fit, sizes_of
+from otel_bridge.spans.sealing import Payload
 from otel_bridge.spool.protocol import Ended, Outlet, Record
 from otel_bridge.telemetry.traces import SILENT, Traces
 

@@ -7,43 +7,17 @@ Invariants
 * The order of spans depends on the scene alone, so equal scenes give equal bytes.
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from otel_bridge.spans import encode, ids
-from otel_bridge.spans.rows import Columns, Prototypes, write_rows
+from otel_bridge.spans import ids
+from otel_bridge.spans.rows import Columns, Prototypes, Rows
 from otel_bridge.spans.scene import Scene
+from otel_bridge.spans.sealing import Payload, Sealing, Spans
 from otel_bridge.spans.tails import root_tails_of, tails_of
 from otel_bridge.spans.tree import NOWHERE
-
-
-@dataclass(frozen=True, slots=True)
-class Payload:
-    """A serialised `ExportTraceServiceRequest`: how many spans it holds, and how many of them are events of the batch."""
-
-    data: bytes
-    spans: int
-    events: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """
-    The spans of a scene as rows of bytes, streams one after the other.
-
-    offsets   int64[n + 1]   where each row begins
-    stream    int64[n]       stream of each row
-    events    int64[n + 1]   events of the batch that the rows before show: themselves and counters they bear; a root of the
-                             bridge's making shows none
-    """
-
-    data: memoryview
-    offsets: NDArray[np.int64]
-    stream: NDArray[np.int64]
-    events: NDArray[np.int64]
 
 
 def assemble(scene: Scene, limit_bytes: int) -> list[Payload]:
@@ -54,18 +28,19 @@ def assemble(scene: Scene, limit_bytes: int) -> list[Payload]:
     """
     if not len(scene.batch):
         return []
-    rows = _rows(scene)
-    sealing = _Sealing(rows, limit_bytes)
+    spans, stream = _spans(scene)
+    sealing = Sealing(spans, limit_bytes)
     numbers: dict[bytes, int] = {}
-    resource = np.array([numbers.setdefault(each.head, len(numbers)) for each in scene.resources], np.int64)[rows.stream]
-    edges = [0, *((resource[1:] != resource[:-1]).nonzero()[0] + 1).tolist(), len(resource)]
+    resource = np.array([numbers.setdefault(each.head, len(numbers)) for each in scene.resources], np.int64)[stream]
+    edges = _stretches(resource)
     heads = list(numbers)
-    for (first, last), number in zip(pairwise(edges), resource[edges[:-1]].tolist(), strict=True):
+    for (first, last), number in zip(pairwise(edges.tolist()), resource[edges[:-1]].tolist(), strict=True):
         sealing.add(heads[number], first, last)
     return sealing.finish()
 
 
-def _rows(scene: Scene) -> _Rows:
+def _spans(scene: Scene) -> tuple[Spans, NDArray[np.int64]]:
+    """The spans as rows, streams one after the other, and int64[n] the stream of each."""
     batch, tree = scene.batch, scene.tree
     n = len(batch)
     roots = scene.has_root_span.nonzero()[0]
@@ -87,14 +62,21 @@ def _rows(scene: Scene) -> _Rows:
     order = _order(scene, stream, made)
     if order is not None:
         tail, stream, events, columns = tail[order], stream[order], events[order], columns.take(order)
-    data, offsets, tail_at = write_rows(Prototypes(tails, root_tails), tail, columns)
+    bounds = batch.bounds if order is None else _stretches(block[order])
+    rows = Rows(Prototypes(tails, root_tails), tail, columns, bounds)
+    entry, form = None, rows.tails
     if len(scene.metadata):
         entry, face_bytes = _entries(scene, root_row, len(is_root))
         chosen = slice(None) if order is None else order
-        scene.metadata.fill(data, tail_at + face_bytes[chosen], entry[chosen])
+        entry, form = entry[chosen], form + face_bytes[chosen]
     events_before = np.zeros(len(events) + 1, np.int64)
     events.cumsum(out=events_before[1:])
-    return _Rows(data.data, offsets, stream, events_before)
+    return Spans(rows, events_before, scene.metadata, entry, form), stream
+
+
+def _stretches(number: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where runs of equal numbers begin, and the end of the last."""
+    return np.concatenate(([0], np.flatnonzero(number[1:] != number[:-1]) + 1, [len(number)]))
 
 
 def _entries(scene: Scene, root_row: NDArray[np.int64], rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -146,56 +128,3 @@ def _columns(scene: Scene, block: NDArray[np.int64], made: NDArray[np.int64], is
         end=np.concatenate((timeline.end, timeline.root_end[made])),
         flags=flags,
     )
-
-
-class _Sealing:
-    """Packs rows into requests, each with the resource they belong to; streams of one resource share its place."""
-
-    def __init__(self, rows: _Rows, limit_bytes: int) -> None:
-        self._rows = rows
-        self._limit = limit_bytes
-        self._sealed: list[Payload] = []
-        self._resources: list[tuple[bytes, list[memoryview]]] = []
-        self._bytes = self._spans = self._events = 0
-
-    def add(self, resource_head: bytes, first: int, last: int) -> None:
-        """Add the rows of one resource, over as many requests as they need."""
-        offset_of, events_before = self._rows.offsets.item, self._rows.events.item
-        while first < last:
-            known = bool(self._resources) and self._resources[-1][0] == resource_head
-            room = self._limit - self._bytes - (0 if known else len(resource_head))
-            begin, end = offset_of(first), last
-            if offset_of(last) - begin > room:
-                end = int(np.searchsorted(self._rows.offsets, begin + room, "right")) - 1
-                if end <= first and self._spans:
-                    self._close_request()
-                    continue
-                end = min(max(end, first + 1), last)
-            if not known:
-                self._resources.append((resource_head, []))
-                self._bytes += len(resource_head)
-            spans = self._rows.data[begin : offset_of(end)]
-            self._resources[-1][1].append(spans)
-            self._bytes += len(spans)
-            self._spans += end - first
-            self._events += events_before(end) - events_before(first)
-            first = end
-
-    def finish(self) -> list[Payload]:
-        """All requests."""
-        self._close_request()
-        return self._sealed
-
-    def _close_request(self) -> None:
-        if self._spans:
-            pieces = [piece for head, spans in self._resources for piece in _sealed(head, spans)]
-            self._sealed.append(Payload(b"".join(pieces), self._spans, self._events))
-        self._resources = []
-        self._bytes = self._spans = self._events = 0
-
-
-def _sealed(head: bytes, spans: list[memoryview]) -> list[bytes | memoryview]:
-    """One `ResourceSpans`, as pieces."""
-    size = sum(map(len, spans))
-    scope = encode.field(2, len(encode.SCOPE_HEAD) + size) + encode.SCOPE_HEAD
-    return [encode.field(1, len(head) + len(scope) + size), head, scope, *spans]

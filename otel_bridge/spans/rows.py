@@ -7,11 +7,14 @@ A row is a head with ids and times, and a tail that many rows share (spans/tails
     field 2     8 B                 16 B             8 B            8 B LE     8 B LE   4 B LE
     of ScopeSpans
 
-Rows are joined from prototypes, whose ids and times are zero, and those are then written over all rows at once.
+Rows are joined from prototypes, whose ids and times are zero, and those are then written over all rows at once. A model gives
+the same rows in each inference: prototypes of such a stretch are joined once.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,30 +72,79 @@ class Columns:
         return Columns(*(getattr(self, column.name)[order] for column in fields(self)))
 
 
-def write_rows(
-    prototypes: Prototypes, which: NDArray[np.int64], columns: Columns
-) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+class Rows:
     """
-    All rows end to end, int64[n + 1] where each begins, and int64[n] where its tail does.
+    n rows end to end, not joined yet.
 
-    `which` chooses the prototype of each.
+    offsets   int64[n + 1]   where each row begins
     """
-    n = len(which)
-    data = np.frombuffer(bytearray().join(map(prototypes.rows.__getitem__, which.tolist())), np.uint8)
-    offsets = np.zeros(n + 1, np.int64)
-    prototypes.lengths[which].cumsum(out=offsets[1:])
-    begin = offsets[:-1] + prototypes.heads[which]
 
-    heads = np.frombuffer(bytearray(_HEAD) * n, _HEADS)
-    for name in _HEADS.names or ():
-        heads[name] = getattr(columns, name)
-    overwrite(data, begin, heads)
-    if columns.parented.all():
-        overwrite(data, begin - 8, columns.parent.astype(">u8"))
-    else:
-        child = columns.parented.nonzero()[0]
-        overwrite(data, begin[child] - 8, columns.parent[child].astype(">u8"))
-    return data, offsets, begin + len(_HEAD)
+    def __init__(self, prototypes: Prototypes, which: NDArray[np.int64], columns: Columns, bounds: NDArray[np.int64]) -> None:
+        """
+        `which` is int64[n], the prototype of each row.
+
+        `bounds` are those of stretches that may come again, from 0 to n; they decide what it costs, and nothing else.
+        """
+        n = len(which)
+        self.offsets = np.zeros(n + 1, np.int64)
+        prototypes.lengths[which].cumsum(out=self.offsets[1:])
+        self._begin = self.offsets[:-1] + prototypes.heads[which]
+        self._heads = np.frombuffer(bytearray(_HEAD) * n, _HEADS)
+        for name in _HEADS.names or ():
+            self._heads[name] = getattr(columns, name)
+        self._child = columns.parented.nonzero()[0]
+        self._parents = columns.parent[self._child].astype(">u8")
+        self._pieces = _pieces(prototypes.rows, which, bounds)
+        self._edges: list[int] = bounds.tolist()
+        self._stretch = {edge: index for index, edge in enumerate(self._edges)}
+
+    @property
+    def tails(self) -> NDArray[np.int64]:
+        """int64[n]: where each row's tail begins."""
+        return self._begin + len(_HEAD)
+
+    def pieces(self, first: int, last: int) -> Sequence[bytes | memoryview]:
+        """What the rows from `first` to `last` are joined from, ids and times of zero in it."""
+        begin, end = self._stretch.get(first), self._stretch.get(last)
+        if begin is not None and end is not None:
+            return self._pieces[begin:end]
+        begin = bisect_right(self._edges, first) - 1
+        end = bisect_left(self._edges, last)
+        pieces: list[bytes | memoryview] = [*self._pieces[begin:end]]
+        if self._edges[end] != last:
+            pieces[-1] = memoryview(pieces[-1])[: self._length(self._edges[end - 1], last)]
+        if self._edges[begin] != first:
+            pieces[0] = memoryview(pieces[0])[self._length(self._edges[begin], first) :]
+        return pieces
+
+    def _length(self, first: int, last: int) -> int:
+        return int(self.offsets[last] - self.offsets[first])
+
+    def write(self, data: NDArray[np.uint8], first: int, last: int, shift: NDArray[np.int64]) -> None:
+        """
+        Write ids and times of the rows from `first` to `last` into `data`, where their pieces are.
+
+        `shift` is int64[last - first]: how much further behind each of them stands there than by `offsets`.
+        """
+        at = self._begin[first:last] + shift
+        overwrite(data, at, self._heads[first:last])
+        children = slice(*self._child.searchsorted((first, last)))
+        overwrite(data, at[self._child[children] - first] - 8, self._parents[children])
+
+
+def _pieces(rows: Sequence[bytes], which: NDArray[np.int64], bounds: NDArray[np.int64]) -> list[bytes]:
+    """The prototypes of each stretch, joined."""
+    said, edges = which.tobytes(), (bounds * which.itemsize).tolist()
+    known: dict[bytes, bytes] = {}
+    pieces = []
+    for begin, end in pairwise(edges):
+        key = said[begin:end]
+        piece = known.get(key)
+        if piece is None:
+            numbers = np.frombuffer(key, which.dtype).tolist()
+            piece = known[key] = b"".join(map(rows.__getitem__, numbers))
+        pieces.append(piece)
+    return pieces
 
 
 def overwrite(data: NDArray[np.uint8], at: NDArray[np.int64], values: NDArray[np.generic]) -> None:

@@ -20,8 +20,8 @@ from otel_bridge.model.events import EventBatch
 from otel_bridge.pipeline.loop import Pipeline
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spans import attributes as at
-from otel_bridge.spans.assemble import Payload
 from otel_bridge.spans.scene import Scene
+from otel_bridge.spans.sealing import Payload
 from otel_bridge.spool.memory import MemorySpool
 from otel_bridge.spool.protocol import Record
 

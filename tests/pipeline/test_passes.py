@@ -19,9 +19,10 @@ from otel_bridge.model.stream import Clock
 from otel_bridge.pipeline import loop
 from otel_bridge.pipeline.loop import BATCH_EVENTS
 from otel_bridge.pipeline.stages import Stages
-from otel_bridge.spans.assemble import Payload, assemble
+from otel_bridge.spans.assemble import assemble
 from otel_bridge.spans.fit import sizes_of
 from otel_bridge.spans.scene import Scene
+from otel_bridge.spans.sealing import Payload
 
 Run = Callable[[Any], Any]
 

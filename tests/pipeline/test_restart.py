@@ -19,7 +19,7 @@ from otel_bridge.model.stream import Clock
 from otel_bridge.pipeline.loop import BATCH_EVENTS, Pipeline
 from otel_bridge.pipeline.parking import Parking
 from otel_bridge.pipeline.stages import Stages
-from otel_bridge.spans.assemble import Payload
+from otel_bridge.spans.sealing import Payload
 from otel_bridge.spool.lot import LotLimits
 from otel_bridge.spool.room import Bounds
 from otel_bridge.spool.sqlite import SqliteSpool

@@ -16,7 +16,7 @@ from otel_bridge.metadata.table import Decoders
 from otel_bridge.model.events import NO_INSTRUCTION, Block, BlockKind, EventBatch, EventKind, Identifier, Part, TraceContext
 from otel_bridge.model.stream import Anchor, Clock, ModelRef, Stream
 from otel_bridge.pipeline.stages import Stages
-from otel_bridge.spans.assemble import Payload
+from otel_bridge.spans.sealing import Payload
 from otel_bridge.v1 import mapping_pb2
 
 NOON_NS = 1_800_000_000 * 10**9
