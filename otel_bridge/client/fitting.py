@@ -98,9 +98,6 @@ def _share(first: int, last: int, pieces: int) -> Iterator[tuple[int, int]]:
     return pairwise(first + (last - first) * piece // count for piece in range(count + 1))
 
 
-_COLUMNS = ("kind", "instruction", "chain", "name", "start", "duration", "clock", "metadata")
-
-
 def _take_blocks(batch: EventBatch, blocks: slice) -> EventBatch:
     bounds = batch.bounds[blocks.start : blocks.stop + 1]
     return _slice(batch, int(bounds[0]), int(bounds[-1]), batch.blocks[blocks], bounds - bounds[0])
@@ -111,9 +108,7 @@ def _take_rows(batch: EventBatch, first: int, last: int, block: Block) -> EventB
 
 
 def _slice(batch: EventBatch, first: int, last: int, blocks: tuple[Block, ...], bounds: NDArray[np.int64]) -> EventBatch:
-    columns = {column: getattr(batch, column)[first:last] for column in _COLUMNS}
-    occurrence = batch.occurrence[first:last] if batch.occurrence is not None else None
-    return replace(batch, blocks=blocks, bounds=bounds, occurrence=occurrence, **columns)
+    return replace(batch, blocks=blocks, bounds=bounds, **batch.columns_at(slice(first, last)))
 
 
 def _prune(batch: EventBatch) -> EventBatch:

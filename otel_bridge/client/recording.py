@@ -15,6 +15,7 @@ import numpy as np
 from otel_bridge.client.stream import EventStream, sound_text
 from otel_bridge.model.events import Block, EventBatch, EventKind, Identifier
 from otel_bridge.model.stream import Anchor
+from otel_bridge.model.ticks import Ticks
 
 Row = tuple[int, int, int, Identifier, int, int, int, bytes]
 """Kind, instruction, chain, name or identifier, start tick, end tick, clock, metadata (b"": none)."""
@@ -80,8 +81,10 @@ def batch_of_blocks(traced: Sequence[TracedBlock]) -> EventBatch:
         kind=np.array(kind, np.uint8),
         instruction=np.array(instruction, np.int32),
         chain=np.array(chain, np.uint8),
-        start=np.array(start, np.uint64),
-        duration=np.array([last - first & _U64 for first, last in zip(start, end, strict=True)], np.uint64),
+        ticks=Ticks(
+            np.array(start, np.uint64),
+            np.array([last - first & _U64 for first, last in zip(start, end, strict=True)], np.uint64),
+        ),
         clock=np.array(clock, np.uint8),
     )
 

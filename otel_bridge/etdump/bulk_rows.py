@@ -15,6 +15,7 @@ from otel_bridge.etdump.limits import MAX_CHAIN, MAX_NAME_BYTES
 from otel_bridge.etdump.result import Rejection, Rejections
 from otel_bridge.etdump.tables import Texts
 from otel_bridge.model.events import CALL_NAMES, NO_INSTRUCTION, EventKind, Identifier
+from otel_bridge.model.ticks import Ticks
 
 _UNSET_ID = -1
 
@@ -80,8 +81,7 @@ def columns_of(data: bytes, logged: Logged, bounds: NDArray[np.int64]) -> tuple[
         "instruction": np.where(inside, instruction, NO_INSTRUCTION).astype(np.int32),
         "chain": np.where(inside, chain, 0).astype(np.uint8),
         "name": number.astype(np.uint32),
-        "start": logged.start[rows],
-        "duration": logged.end[rows] - logged.start[rows],
+        "ticks": Ticks(logged.start[rows], logged.end[rows] - logged.start[rows]),
         "metadata": metadata,
     }
     return columns, rejections

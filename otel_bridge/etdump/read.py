@@ -25,6 +25,7 @@ from otel_bridge.etdump.limits import MAX_CHAIN, MAX_NAME_BYTES, Budget, Frame, 
 from otel_bridge.etdump.result import ETDump, Rejection, Rejections
 from otel_bridge.model.events import CALL_NAMES, NO_INSTRUCTION, Block, BlockKind, EventBatch, EventKind, Identifier
 from otel_bridge.model.stream import Stream
+from otel_bridge.model.ticks import Ticks
 
 MANY_BYTES = 16_000
 """About two hundred events."""
@@ -134,8 +135,7 @@ class _Reader:
             instruction=np.ascontiguousarray(rows["instruction"]),
             chain=np.ascontiguousarray(rows["chain"]),
             name=np.ascontiguousarray(rows["name"]),
-            start=np.ascontiguousarray(rows["start"]),
-            duration=np.ascontiguousarray(rows["duration"]),
+            ticks=Ticks(np.ascontiguousarray(rows["start"]), np.ascontiguousarray(rows["duration"])),
             clock=np.zeros(len(rows), np.uint8),
             metadata=np.ascontiguousarray(rows["metadata"]),
         )

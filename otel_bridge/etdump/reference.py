@@ -22,6 +22,7 @@ from otel_bridge.etdump.limits import MAX_CHAIN, MAX_NAME_BYTES, Budget, block_n
 from otel_bridge.etdump.result import ETDump, Rejection, Rejections
 from otel_bridge.model.events import CALL_NAMES, NO_INSTRUCTION, Block, BlockKind, EventBatch, EventKind, Identifier
 from otel_bridge.model.stream import Stream
+from otel_bridge.model.ticks import Ticks
 
 _I32, _U32, _U64 = number_types.Int32Flags, number_types.UOffsetTFlags, number_types.Uint64Flags
 
@@ -199,8 +200,7 @@ def _columns(stream: Stream, blocks: list[Block], rows_of: list[list[_Row]]) -> 
         instruction=np.array([row.instruction for row in rows], np.int32),
         chain=np.array([row.chain for row in rows], np.uint8),
         name=np.array([names[row.name] for row in rows], np.uint32),
-        start=np.array([row.start for row in rows], np.uint64),
-        duration=np.array([row.duration for row in rows], np.uint64),
+        ticks=Ticks(np.array([row.start for row in rows], np.uint64), np.array([row.duration for row in rows], np.uint64)),
         clock=np.zeros(len(rows), np.uint8),
         metadata=np.array([payloads[row.metadata] for row in rows], np.uint32),
     )

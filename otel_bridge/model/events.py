@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.model.stream import Attributes, Stream
+from otel_bridge.model.ticks import AnyTicks, join_ticks
 
 Identifier = int | str
 """A delegate debug identifier; `1` and `"1"` are different. For other kinds of events: the event's name, a `str`."""
@@ -124,8 +125,7 @@ class EventBatch:
     instruction  int32[n]     instruction id, or `NO_INSTRUCTION`
     chain        uint8[n]     chain index
     name         uint32[n]    index into `names`
-    start        uint64[n]    ticks
-    duration     uint64[n]    ticks, modulo 2^64
+    ticks        of n events: when each started, and how long it took
     clock        uint8[n]     index into the clocks of the block's stream
     metadata     uint32[n]    index into `payloads`, whose entry 0 is b"": none
     occurrence   uint32[n]    completions of the instruction before, as the sender counted them; read only in blocks with a
@@ -141,8 +141,7 @@ class EventBatch:
     instruction: NDArray[np.int32]
     chain: NDArray[np.uint8]
     name: NDArray[np.uint32]
-    start: NDArray[np.uint64]
-    duration: NDArray[np.uint64]
+    ticks: AnyTicks
     clock: NDArray[np.uint8]
     metadata: NDArray[np.uint32]
     occurrence: NDArray[np.uint32] | None = None
@@ -150,6 +149,22 @@ class EventBatch:
 
     def __len__(self) -> int:
         return len(self.kind)
+
+    @property
+    def start(self) -> NDArray[np.uint64]:
+        """uint64[n]: ticks."""
+        return self.ticks.start
+
+    @property
+    def duration(self) -> NDArray[np.uint64]:
+        """uint64[n]: ticks, modulo 2^64."""
+        return self.ticks.duration
+
+    def columns_at(self, rows: slice | NDArray[Any]) -> dict[str, Any]:
+        """All columns of these rows, as `replace` takes them; `bounds` are to be changed with them."""
+        columns = {column: getattr(self, column)[rows] for column in _COLUMNS}
+        columns["occurrence"] = self.occurrence[rows] if self.occurrence is not None else None
+        return columns
 
     @property
     def nbytes(self) -> int:
@@ -216,8 +231,7 @@ def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
         instruction=joined("instruction"),
         chain=joined("chain"),
         name=np.concatenate(name),
-        start=joined("start"),
-        duration=joined("duration"),
+        ticks=join_ticks([batch.ticks for batch in batches]),
         clock=joined("clock"),
         metadata=np.concatenate(metadata),
         occurrence=np.concatenate([_counted(batch) for batch in batches]) if split else None,
@@ -247,17 +261,15 @@ def divide(batch: EventBatch, max_events: int) -> list[EventBatch]:
         fitting = int(np.searchsorted(batch.bounds, batch.bounds[first] + even, "right")) - 1
         last = max(fitting, first + 1)
         rows = slice(int(batch.bounds[first]), int(batch.bounds[last]))
-        columns = {column: getattr(batch, column)[rows] for column in _COLUMNS}
-        occurrence = batch.occurrence[rows] if batch.occurrence is not None else None
         bounds = batch.bounds[first : last + 1] - batch.bounds[first]
-        pieces.append(replace(batch, blocks=batch.blocks[first:last], bounds=bounds, occurrence=occurrence, **columns))
+        pieces.append(replace(batch, blocks=batch.blocks[first:last], bounds=bounds, **batch.columns_at(rows)))
         first = last
     return pieces
 
 
 _ROW_BYTES = 1 + 4 + 1 + 4 + 8 + 8 + 1 + 4
 """Of the columns, without `occurrence`."""
-_COLUMNS = ("kind", "instruction", "chain", "name", "start", "duration", "clock", "metadata")
+_COLUMNS = ("kind", "instruction", "chain", "name", "ticks", "clock", "metadata")
 
 
 def _text_bytes(attributes: Attributes) -> int:

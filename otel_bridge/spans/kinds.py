@@ -19,7 +19,6 @@ from otel_bridge.spans.tree import NOWHERE, Tree
 
 _ROW = np.dtype([("instruction", "<i4"), ("name", "<u4"), ("kind", "u1"), ("chain", "u1")])
 """What a row says has happened."""
-_COLUMNS = ("kind", "instruction", "chain", "name", "start", "duration", "clock", "metadata")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,8 +51,7 @@ class Kinds:
             batch,
             blocks=tuple([batch.blocks[index] for index in self.first]),
             bounds=self.bounds,
-            occurrence=batch.occurrence[rows] if batch.occurrence is not None else None,
-            **{column: getattr(batch, column)[rows] for column in _COLUMNS},
+            **batch.columns_at(rows),
         )
 
     def spread(self, tree: Tree, block: NDArray[np.int64]) -> Tree:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from otel_bridge.errors import MalformedRequest
 from otel_bridge.model.events import NO_INSTRUCTION, Block, EventBatch, EventKind
 from otel_bridge.model.stream import Stream
-from otel_bridge.wire.frame import COLUMNS, Frame
+from otel_bridge.model.ticks import AnyTicks, SentTicks, Ticks
+from otel_bridge.wire.frame import COLUMNS, Frame, SentNumbers
 from otel_bridge.wire.names import Names
 from otel_bridge.wire.shape import MAX_CHAIN, Columns, Shape
 
@@ -60,13 +61,12 @@ def batch_of(
             "each event belongs to one block"
         )
     payloads = (b"", *frame.metadata)
-    columns: dict[str, NDArray[Any]] = {
+    columns: dict[str, Any] = {
         "kind": shape.kind,
         "instruction": shape.instruction,
         "chain": shape.chain,
         "name": shape.name,
-        "start": _starts(frame.start_delta, shape, stream),
-        "duration": frame.duration,
+        "ticks": _ticks(frame.times, shape, stream),
         "clock": shape.clock,
         "metadata": shape.metadata,
     }
@@ -92,8 +92,9 @@ def batch_of(
 def _check_lengths(frame: Frame, *, split: bool) -> None:
     """Raise `MalformedRequest` where a column has neither every row nor, if it may be left out, none."""
     n = len(frame.shape)
-    times = len(frame.start_delta) == n == len(frame.duration)
-    if times and frame.shape.even and (not split or len(frame.shape.occurrence) == n):
+    times = frame.times
+    is_whole = isinstance(times, SentTicks) or len(times.start_delta) == n == len(times.duration)
+    if is_whole and frame.shape.even and (not split or len(frame.shape.occurrence) == n):
         return
     whole = _WHOLE | {"occurrence"} if split else _WHOLE
     columns = frame.columns
@@ -191,6 +192,13 @@ def _check_numbers(columns: Columns, sieve: _Sieve, names: Names) -> None:
         "numeric_name",
         lambda row: f"identifiers[{int(index[row])}], used by event {row}: is a number; only a DELEGATE event goes by one",
     )
+
+
+def _ticks(times: SentTicks | SentNumbers, shape: Shape, stream: Stream) -> AnyTicks:
+    """As they came where that is all there is to know: of one clock."""
+    if isinstance(times, SentTicks) and shape.most_clock < 1:
+        return times
+    return Ticks(_starts(times.start_delta, shape, stream), times.duration)
 
 
 def _starts(delta: NDArray[np.int64], shape: Shape, stream: Stream) -> NDArray[np.uint64]:

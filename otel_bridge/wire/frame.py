@@ -3,18 +3,16 @@ An `ExportEventsRequest` on its way into columns: the same message, read more co
 
 Protobuf's own parser makes a Python object of every number that is asked for, which costs more than all that is done with it
 later. So it is given the schema with fields replaced by what they are on the wire: identifiers and columns come as bytes.
-Packed columns are then decoded by numpy; tables of identifiers and columns that are known already (wire/shape.py) are not
-decoded at all.
+Tables of identifiers and columns that are known already (wire/shape.py) are not decoded at all, others by numpy, and times not
+before a pass needs them (model/ticks.py).
 
 Invariants
 * A body is read here if and only if protobuf reads it with the schema of `proto/`, with an equal result. Whatever is unusual
   (columns that are not packed, or come in pieces) is left to protobuf. One exception does no harm: groups of unknown fields in
-  an identifier, or in few columns, which are skipped, may be nested one level deeper than protobuf allows.
-* The times of a few events are cheaper by protobuf: below `_FEW_BYTES` of columns they are.
+  an identifier, which are skipped, may be nested one level deeper than protobuf allows.
 """
 
-from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, ClassVar, Self, cast
@@ -28,12 +26,12 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from numpy.typing import NDArray
 
 from otel_bridge.errors import MalformedRequest
+from otel_bridge.model.ticks import SentTicks, sent_ticks
+from otel_bridge.model.varints import decode_varints, unzigzag
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.names import Names, names_of
 from otel_bridge.wire.shape import STEADY, Columns, Shape, shape_from, shape_of
-from otel_bridge.wire.varints import decode_varints, unzigzag
 
-_FEW_BYTES = 2000
 _Field = descriptor_pb2.FieldDescriptorProto
 
 _MOST = {"identifiers": 1 << 20, "metadata": 1 << 20, "blocks": 1 << 16}
@@ -45,13 +43,13 @@ COLUMNS = tuple(field.name for field in pb.EventColumns.DESCRIPTOR.fields)
 _NONE = np.zeros(0, np.int64)
 
 
-def _coarse_messages(columns: Collection[str]) -> tuple[Any, Any]:
+def _coarse_messages() -> tuple[Any, Any]:
     """
-    The classes of `ExportEventsRequest` and `EventColumns` in a coarse schema, where these columns come as bytes.
+    The classes of `ExportEventsRequest` and `EventColumns` in a coarse schema, where columns come as bytes.
 
     Of a column that comes in pieces only the last is read: then the message is smaller than the bytes that it was read from.
     """
-    as_bytes = {"EventColumns": columns, "ExportEventsRequest": ("identifiers", "events")}
+    as_bytes = {"EventColumns": COLUMNS, "ExportEventsRequest": ("identifiers", "events")}
     file = descriptor_pb2.FileDescriptorProto()
     pb.DESCRIPTOR.CopyToProto(file)
     for message in file.message_type:
@@ -69,8 +67,15 @@ def _coarse_messages(columns: Collection[str]) -> tuple[Any, Any]:
     return request, events
 
 
-_CoarseRequest, _CoarseColumns = _coarse_messages(COLUMNS)
-_, _FewColumns = _coarse_messages(STEADY)
+_CoarseRequest, _CoarseColumns = _coarse_messages()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SentNumbers:
+    """Of the columns of times, those that are not `SentTicks`: of any lengths, or with numbers of more than eight bytes."""
+
+    start_delta: NDArray[np.int64]
+    duration: NDArray[np.uint64]
 
 
 @dataclass(slots=True)  # frozen, it would take longer to make than to fill
@@ -81,9 +86,8 @@ class Frame:
     stream        None: unset. To be read once: that changes it
     names         the table `identifiers`
     blocks        to be read once: that changes them
-    shape         all columns but these two, of which each may have any length:
-    start_delta   int64
-    duration      uint64
+    shape         all columns but those of times
+    times         these; `SentTicks` have as many as the shape
     """
 
     stream: pb.Stream | None
@@ -91,8 +95,7 @@ class Frame:
     metadata: Sequence[bytes]
     blocks: Sequence[pb.Block]
     shape: Shape
-    start_delta: NDArray[np.int64]
-    duration: NDArray[np.uint64]
+    times: SentTicks | SentNumbers
 
     DESCRIPTOR: ClassVar[Descriptor] = pb.ExportEventsRequest.DESCRIPTOR
 
@@ -118,7 +121,7 @@ class Frame:
     @property
     def columns(self) -> Columns:
         """All columns as they came."""
-        return {**self.shape.columns, "start_delta": self.start_delta, "duration": self.duration}
+        return {**self.shape.columns, "start_delta": self.times.start_delta, "duration": self.times.duration}
 
 
 def _bound(table: str, entries: int, most: int) -> None:
@@ -126,31 +129,30 @@ def _bound(table: str, entries: int, most: int) -> None:
         raise MalformedRequest(f"{table}: has {entries} entries; at most {most} are allowed, send several requests")
 
 
-_Columns = tuple[Shape, NDArray[np.int64], NDArray[np.uint64]]
-"""The last three parts of a `Frame`."""
+_Columns = tuple[Shape, SentTicks | SentNumbers]
+"""The last two parts of a `Frame`."""
 
 
 def _coarse_columns(events: Sequence[bytes]) -> _Columns | None:
     """The columns of the one `EventColumns` of a request; None: protobuf must say."""
     if len(events) != 1:
         return None
-    few = len(events[0]) < _FEW_BYTES
-    coarse = (_FewColumns if few else _CoarseColumns).FromString(events[0])
+    coarse = _CoarseColumns.FromString(events[0])
     # A column that is not packed is unknown to the coarse schema; one that comes in pieces is cut.
     if coarse.ByteSize() != len(events[0]) or len(UnknownFieldSet(coarse)):
         return None
     shape = shape_of(_steady_of(coarse))
     if shape is None:
         return None
-    if few:
-        # A slice is a list that protobuf fills in one go, and an `array` takes it faster than numpy takes an iterator.
-        times = array("q", coarse.start_delta[:]), array("Q", coarse.duration[:])
-        return shape, np.frombuffer(times[0], np.int64), np.frombuffer(times[1], np.uint64)
-    decoded = decode_varints((coarse.start_delta, coarse.duration))
+    deltas, durations = coarse.start_delta, coarse.duration
+    sent = sent_ticks(len(shape), deltas, durations)
+    if sent is not None:
+        return shape, sent
+    decoded = decode_varints((deltas, durations))
     if decoded is None:
         return None
     delta, duration = decoded
-    return shape, unzigzag(delta).astype(np.int64, copy=False), duration.astype(np.uint64, copy=False)
+    return shape, SentNumbers(unzigzag(delta).astype(np.int64, copy=False), duration.astype(np.uint64, copy=False))
 
 
 _steady_of = attrgetter(*STEADY)
@@ -163,4 +165,5 @@ def _protobuf_columns(events: pb.EventColumns) -> _Columns:
         values = getattr(events, name)
         columns[name] = np.fromiter(values, np.int64, len(values)) if values else _NONE
     delta, duration = events.start_delta, events.duration
-    return shape_from(columns), np.fromiter(delta, np.int64, len(delta)), np.fromiter(duration, np.uint64, len(duration))
+    times = SentNumbers(np.fromiter(delta, np.int64, len(delta)), np.fromiter(duration, np.uint64, len(duration)))
+    return shape_from(columns), times

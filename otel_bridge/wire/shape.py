@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.model.events import NO_INSTRUCTION, EventKind
+from otel_bridge.model.varints import decode_varints, unzigzag
 from otel_bridge.v1 import profiling_pb2 as pb
-from otel_bridge.wire.varints import decode_varints, unzigzag
 
 TIMES = ("start_delta", "duration")
 """The columns that differ from inference to inference."""
@@ -77,7 +77,7 @@ class Shape:
 
 
 def shape_of(pieces: tuple[bytes, ...]) -> Shape | None:
-    """The shape in these packed fields, in the order of `STEADY`; None: protobuf must decode them (wire/varints.py)."""
+    """The shape in these packed fields, in the order of `STEADY`; None: protobuf must decode them (model/varints.py)."""
     return _known(pieces) if sum(map(len, pieces)) <= _KEPT_BYTES else _decode(pieces)
 
 

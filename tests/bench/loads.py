@@ -130,7 +130,5 @@ def _cut(batch: EventBatch, events: int) -> EventBatch:
     last = max(int((batch.bounds <= begin + events).sum()) - 1, first + 1)
     bounds = (batch.bounds[first : last + 1] - begin).clip(max=events)
     rows = slice(begin, begin + int(bounds[-1]))
-    names = ("kind", "instruction", "chain", "name", "start", "duration", "clock", "metadata")
-    columns = {name: getattr(batch, name)[rows] for name in names}
     kept = tuple(replace(block, position=position, stream=0) for position, block in enumerate(batch.blocks[first:last]))
-    return replace(batch, blocks=kept, bounds=bounds, **columns)
+    return replace(batch, blocks=kept, bounds=bounds, **batch.columns_at(rows))

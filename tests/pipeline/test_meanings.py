@@ -4,6 +4,7 @@ import contextlib
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from otel_bridge.mapping.cache import CompiledMappings
 from otel_bridge.mapping.memory import MemoryRegistry
 from otel_bridge.metadata.table import Decoders
 from otel_bridge.model.events import Block, BlockKind, EventBatch, Identifier, Part, concatenate
+from otel_bridge.model.ticks import Ticks
 from otel_bridge.pipeline import meanings
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spans.assemble import assemble
@@ -79,7 +81,7 @@ def test_what_is_remembered_is_what_would_be_found(parts: list[EventBatch]) -> N
     """Passes after others, of whatever kinds of blocks, give the bytes that each gives alone; also where times are refused."""
     converters = Converters([f"{__name__}:refuse_odd@ns"])
     stages = stages_with(FILE, converters=converters)
-    later = [replace(part, start=part.start + part.start.dtype.type(1)) for part in parts]
+    later = [replace(part, ticks=Ticks(part.start + np.uint64(1), part.duration)) for part in parts]
     for part in (*parts, *later, *parts):
         assert sent(stages, part) == sent(stages_with(FILE, converters=converters), part)
 

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.batches import differences
+from support.batches import as_sent, differences
 from support.scenes import STREAM, batch_of, batches, delegated, execute, runtime, spans_in, stages_with
 
 from otel_bridge.model.events import Block, BlockKind, EventBatch, Part, TraceContext, concatenate
 from otel_bridge.model.stream import Anchor, Clock, ClockFault, ClockSource, ModelRef, Settled, Stream
+from otel_bridge.model.ticks import Ticks
 from otel_bridge.spans.assemble import assemble
-from otel_bridge.spool.encode import VERSION, Undecodable, decode, encode
+from otel_bridge.spool.encode import VERSIONS, Undecodable, decode, encode
 
 FULL = Stream(
     stream_id=b"\xff" * 16,
@@ -54,9 +55,10 @@ def widest(events: int) -> EventBatch:
     batch = batch_of((execute(), [delegated(n, 0, 0, 0, metadata=b"%d" % n) for n in range(events)]))
     largest = {
         column: np.full(events, np.iinfo(getattr(batch, column).dtype).max, getattr(batch, column).dtype)
-        for column in ("instruction", "chain", "start", "duration")
+        for column in ("instruction", "chain")
     }
-    return replace(batch, occurrence=np.full(events, 2**32 - 1, np.uint32), **largest)
+    ticks = Ticks(*[np.full(events, 2**64 - 1, np.uint64)] * 2)
+    return replace(batch, occurrence=np.full(events, 2**32 - 1, np.uint32), ticks=ticks, **largest)
 
 
 @settings(max_examples=100, deadline=None)
@@ -67,6 +69,7 @@ def test_what_is_decoded_is_what_was_encoded(parts: list[EventBatch], attributes
     batch = replace(batch, streams=tuple(replace(stream, resource=tuple(attributes)) for stream in batch.streams))
     again = decode(encode(batch))
     assert differences(again, batch) == []
+    assert differences(decode(encode(as_sent(batch))), batch) == []
     assert [[type(v) for _, v in s.resource] for s in again.streams] == [
         [type(v) for _, v in s.resource] for s in batch.streams
     ]
@@ -96,6 +99,8 @@ def test_the_bytes_are_an_interface() -> None:
     )
     assert encode(batch) == GOLDEN
     assert differences(decode(GOLDEN), batch) == []
+    assert encode(as_sent(batch)) == GOLDEN_SENT
+    assert differences(decode(GOLDEN_SENT), batch) == []
 
 
 GOLDEN = (
@@ -105,13 +110,21 @@ GOLDEN = (
     + bytes.fromhex("02 0001 0401 0100 0001 04010000 ff000802 0100")
     + b"m"
 )
+GOLDEN_SENT = (
+    bytes.fromhex("02 01 01 01 01 00 01 fe fe 00 01 ff 8a000000 02000000 01000000 02000000 0400000004000000")
+    + GOLDEN[36 : 36 + 0x8A]
+    + bytes.fromhex("02 0001 0401 0100 0001")
+    + bytes.fromhex("d804 8704 ff01 8804")  # 300, and 260 less, in zigzag; 255, 520
+    + bytes.fromhex("0100")
+    + b"m"
+)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200))
 @example(b"")
-@example(bytes([VERSION]))
-@example(bytes([VERSION + 1]) + encode(batch_of())[1:])
+@example(bytes([VERSIONS[-1]]))
+@example(bytes([VERSIONS[-1] + 1]) + encode(batch_of())[1:])
 def test_bytes_that_are_no_record_are_refused(data: bytes) -> None:
     """Whatever they are, by one error."""
     with pytest.raises(Undecodable):
@@ -122,14 +135,15 @@ def test_bytes_that_are_no_record_are_refused(data: bytes) -> None:
 @given(st.data())
 def test_damage_is_never_a_crash(data: st.DataObject) -> None:
     """A record with a changed byte, or cut, fails its checksum; where nobody looks at that, it is a batch or `Undecodable`."""
-    whole = encode(batch_of((BLOCK, [delegated("x", 1, 2, 3, metadata=b"{}")] * 3), stream=FULL))
+    batch = batch_of((BLOCK, [delegated("x", 1, 2, 3, metadata=b"{}")] * 3), stream=FULL)
+    whole = encode(as_sent(batch) if data.draw(st.booleans()) else batch)
     at = data.draw(st.integers(0, len(whole) - 1))
     changed = bytearray(whole[: data.draw(st.sampled_from([len(whole), at]))])
     if at < len(changed):
         changed[at] ^= 1 << data.draw(st.integers(0, 7))
     assert zlib.crc32(changed) != zlib.crc32(whole)
     try:
-        decode(bytes(changed))
+        concatenate([decode(bytes(changed))] * 2)
     except Undecodable:
         return
 

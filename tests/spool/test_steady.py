@@ -9,6 +9,7 @@ from support.scenes import STREAM, batch_of, batches, delegated, execute
 
 from otel_bridge.model.events import EventBatch
 from otel_bridge.model.stream import Clock
+from otel_bridge.model.ticks import Ticks
 from otel_bridge.spool import steady
 from otel_bridge.spool.encode import decode, encode
 
@@ -35,7 +36,7 @@ def test_what_is_found_is_what_would_be_made(batch: EventBatch) -> None:
     clocks = tuple(replace(stream, clocks=(*stream.clocks, *[Clock()] * 300)) for stream in batch.streams)
     for each in (
         batch,
-        replace(batch, start=batch.start + 1, duration=batch.duration * 3),
+        replace(batch, ticks=Ticks(batch.start + 1, batch.duration * 3)),
         replace(batch, streams=clocks),
         replace(batch, names=(*batch.names, *range(300))),
         replace(batch, payloads=(*batch.payloads, *[b"more"] * 300)),

@@ -1,24 +1,43 @@
 """Comparing batches of events: `EventBatch` holds arrays, which `==` does not compare as one."""
 
+from collections.abc import Iterable
 from dataclasses import fields, replace
 
 import numpy as np
 
 from otel_bridge.model.events import EventBatch
+from otel_bridge.model.ticks import sent_ticks
 
 
 def differences(a: EventBatch, b: EventBatch) -> list[str]:
     """Names of the fields in which two batches differ: values, order, dtype or shape. Empty: they are equal."""
-    return [
-        field.name
-        for field in fields(EventBatch)
-        if field.compare and not _equal(getattr(a, field.name), getattr(b, field.name))
-    ]
+    names = [field.name for field in fields(EventBatch) if field.compare and field.name != "ticks"]
+    return [name for name in (*names, "start", "duration") if not _equal(getattr(a, name), getattr(b, name))]
 
 
 def equal_batches(a: EventBatch, b: EventBatch) -> bool:
     """Whether all tables and columns are equal, also in order, dtype and shape."""
     return not differences(a, b)
+
+
+def packed(numbers: Iterable[int]) -> bytes:
+    """A packed field of these numbers."""
+    encoded = bytearray()
+    for number in numbers:
+        left = number
+        while left > 0x7F:
+            encoded.append(left & 0x7F | 0x80)
+            left >>= 7
+        encoded.append(left)
+    return bytes(encoded)
+
+
+def as_sent(batch: EventBatch) -> EventBatch:
+    """The batch with its ticks as a device sends them; as it is where a number takes more than eight bytes."""
+    deltas = np.diff(batch.start, prepend=np.uint64(0)).view(np.int64)
+    zigzag = (deltas << 1 ^ deltas >> 63).view(np.uint64)
+    sent = sent_ticks(len(batch), packed(zigzag.tolist()), packed(batch.duration.tolist()))
+    return batch if sent is None else replace(batch, ticks=sent)
 
 
 def timeless(batch: EventBatch) -> EventBatch:

@@ -15,6 +15,7 @@ from otel_bridge.mapping.memory import MemoryRegistry
 from otel_bridge.metadata.table import Decoders
 from otel_bridge.model.events import NO_INSTRUCTION, Block, BlockKind, EventBatch, EventKind, Identifier, Part, TraceContext
 from otel_bridge.model.stream import Anchor, Clock, ModelRef, Stream
+from otel_bridge.model.ticks import Ticks
 from otel_bridge.pipeline.stages import Stages
 from otel_bridge.spans.sealing import Payload
 from otel_bridge.v1 import mapping_pb2
@@ -82,8 +83,10 @@ def batch_of(*blocks: tuple[Block, Sequence[E]], stream: Stream = STREAM) -> Eve
         instruction=np.array([event.instruction for event in events], np.int32),
         chain=np.array([event.chain for event in events], np.uint8),
         name=np.array([names.index((type(event.name), event.name)) for event in events], np.uint32),
-        start=np.array([event.start % 2**64 for event in events], np.uint64),
-        duration=np.array([(event.end - event.start) % 2**64 for event in events], np.uint64),
+        ticks=Ticks(
+            np.array([event.start % 2**64 for event in events], np.uint64),
+            np.array([(event.end - event.start) % 2**64 for event in events], np.uint64),
+        ),
         clock=np.array([event.clock for event in events], np.uint8),
         metadata=np.array([payloads.index(event.metadata) for event in events], np.uint32),
         occurrence=(

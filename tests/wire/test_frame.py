@@ -1,30 +1,20 @@
 """Requests are read as protobuf reads them, only faster."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.batches import packed
 from support.scenes import batches
 
 from otel_bridge.model.events import EventBatch
+from otel_bridge.model.varints import decode_varints, unzigzag
 from otel_bridge.v1 import profiling_pb2 as pb
-from otel_bridge.wire import frame as framing
 from otel_bridge.wire import names as naming
 from otel_bridge.wire.codec import request_of
 from otel_bridge.wire.frame import COLUMNS, Frame
 from otel_bridge.wire.names import names_of
-from otel_bridge.wire.varints import decode_varints, unzigzag
-
-
-@pytest.fixture(scope="module", autouse=True, params=[0, framing._FEW_BYTES], ids=["as-many", "as-few"])
-def any_size(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Few events go the way of many here, which they otherwise do not, and then their own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(framing, "_FEW_BYTES", request.param)
-        yield
 
 
 def said(body: bytes) -> list[object] | None:
@@ -86,7 +76,7 @@ def test_any_bytes_in_a_column_are_read_alike_or_refused_by_both(columns: list[t
     assert framed(body) == said(body)
 
 
-def test_columns_that_are_not_packed_or_come_in_pieces() -> None:
+def test_columns_that_are_notpacked_or_come_in_pieces() -> None:
     """Proto2's way to write a repeated number, pieces of one column and pieces of the message are read as one column."""
     unpacked, packed, piece = b"\x08\x01\x08\x04", b"\x0a\x02\x02\x03", b"\x2a\x04\x0a\x02\x02\x03"
     bodies = [b"\x2a\x08" + unpacked + packed, b"\x2a\x08" + packed + packed, piece + piece]
@@ -101,11 +91,9 @@ def test_a_kind_has_a_sign() -> None:
     assert Frame.FromString(body).columns["kind"].tolist() == [-1]
 
 
-@pytest.mark.parametrize("few_bytes", [0, 1000])
 @pytest.mark.parametrize("levels", [98, 99, 100])
-def test_nesting_is_bounded_alike(levels: int, few_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nesting_is_bounded_alike(levels: int) -> None:
     """Unknown groups in each other: protobuf gives up at a depth that counts from the top of the request, whoever reads it."""
-    monkeypatch.setattr(framing, "_FEW_BYTES", few_bytes)
     events = b"\x7b" * levels + b"\x7c" * levels
     body = b"\x2a" + bytes([len(events) & 0x7F | 0x80, len(events) >> 7]) + events
     assert framed(body) == said(body)
@@ -115,20 +103,9 @@ def test_nesting_is_bounded_alike(levels: int, few_bytes: int, monkeypatch: pyte
 @example([[0], [], [2**56 - 1, 0, 127, 128], [128]])
 def test_numbers_of_56_bits_are_decoded(fields: list[list[int]]) -> None:
     """Numbers of up to eight bytes, which is nearly all that devices send, never take the slow way."""
-    decoded = decode_varints(list(map(_packed, fields)))
+    decoded = decode_varints(list(map(packed, fields)))
     assert decoded is not None
     assert [numbers.tolist() for numbers in decoded] == fields
-
-
-def _packed(numbers: list[int]) -> bytes:
-    encoded = bytearray()
-    for number in numbers:
-        left = number
-        while left > 0x7F:
-            encoded.append(left & 0x7F | 0x80)
-            left >>= 7
-        encoded.append(left)
-    return bytes(encoded)
 
 
 @given(st.lists(st.integers(-(2**55), 2**55 - 1)), st.booleans())

@@ -20,6 +20,9 @@ _MOST_BYTES = 8
 _WORD = np.dtype("<u8")
 _MASKS = np.array([(1 << 8 * (1 + more)) - 1 for more in range(_MOST_BYTES)], np.uint64) & np.uint64(0x7F7F7F7F7F7F7F7F)
 """The bits of a number that count, by how many bytes follow its first."""
+_IS_CONTINUED = bytes(byte >= _CONTINUES for byte in range(256))
+"""1 in place of each byte that another one of its number follows, else 0."""
+_TOO_LONG = bytes([1]) * _MOST_BYTES
 _FOLDS = (
     (np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00), np.uint64(1)),
     (np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000), np.uint64(2)),
@@ -70,3 +73,11 @@ def unzigzag(numbers: Numbers) -> NDArray[np.int8] | NDArray[np.int64]:
     if numbers.dtype == np.uint8:
         return ((numbers >> 1) ^ -(numbers & 1)).view(np.int8)
     return ((numbers >> np.uint64(1)) ^ (np.uint64(0) - (numbers & np.uint64(1)))).view(np.int64)
+
+
+def are_varints(field: bytes, count: int) -> bool:
+    """Whether a packed field holds so many numbers that `decode_varints` decodes."""
+    if field.isascii():
+        return len(field) == count
+    more = field.translate(_IS_CONTINUED)
+    return more.count(0) == count and more[-1] == 0 and _TOO_LONG not in more
