@@ -82,7 +82,7 @@ def to_unix_ns(batch: EventBatch) -> Times:
     An event that ended before it started (only a 64-bit counter can show that) has length 0 at its start.
     """
     n = len(batch)
-    start_ns, end_ns = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    start_ns, end_ns = np.empty(n, np.int64), np.empty(n, np.int64)
     tied = np.ones(n, np.bool_)
     alike: dict[tuple[int, int, int], tuple[Clock, list[_Run]]] = {}
     for run in _runs(batch):
@@ -92,7 +92,11 @@ def to_unix_ns(batch: EventBatch) -> Times:
             tied[run.rows] = False
     for clock, runs in alike.values():
         rows = _rows_of(runs, n)
-        start_ns[rows], end_ns[rows] = place(batch.start[rows], batch.duration[rows], clock, *_origins(runs))
+        placed = place(batch.start[rows], batch.duration[rows], clock, *_origins(runs))
+        if isinstance(rows, slice):  # all of them
+            start_ns, end_ns = placed
+        else:
+            start_ns[rows], end_ns[rows] = placed
     moved_ns = _out_of_the_future(batch, start_ns, end_ns)
     return Times(start_ns, end_ns, tied, np.ones(n, np.bool_), moved_ns)
 

@@ -13,6 +13,7 @@ Invariants
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -175,7 +176,8 @@ class EventBatch:
 
     def _weigh(self) -> int:
         arrays = self.bounds.nbytes + len(self) * (_ROW_BYTES if self.occurrence is None else _ROW_BYTES + 4)
-        texts = 2 * sum([len(name) for name in self.names if isinstance(name, str)]) + sum(map(len, self.payloads))
+        names = _known_texts_of if len(self.names) <= _KEPT_NAMES else _texts_of
+        texts = names(self.names) + sum(map(len, self.payloads))
         texts += sum([_text_bytes(stream.resource) for stream in self.streams])
         for block in self.blocks:
             if block.attributes or block.context is not None:
@@ -272,8 +274,17 @@ _ROW_BYTES = 1 + 4 + 1 + 4 + 8 + 8 + 1 + 4
 _COLUMNS = ("kind", "instruction", "chain", "name", "ticks", "clock", "metadata")
 
 
+def _texts_of(names: tuple[Identifier, ...]) -> int:
+    return 2 * sum([len(name) for name in names if isinstance(name, str)])
+
+
+_KEPT_NAMES = 128
+"""Of a table whose texts are counted once; all that are remembered take some 30 MB at the very most."""
+_known_texts_of = lru_cache(maxsize=64)(_texts_of)
+
+
 def _text_bytes(attributes: Attributes) -> int:
-    return sum(100 + 2 * len(key) + (2 * len(value) if isinstance(value, str) else 0) for key, value in attributes)
+    return sum([100 + 2 * len(key) + (2 * len(value) if isinstance(value, str) else 0) for key, value in attributes])
 
 
 def _counted(batch: EventBatch) -> NDArray[np.uint32]:

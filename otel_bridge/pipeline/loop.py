@@ -185,10 +185,12 @@ class Pipeline:
 
     def _payloads(self, batches: list[EventBatch], taken: Taken) -> list[Payload]:
         scene = self._stages.run(concatenate(batches))
-        if min(len(scene.batch.blocks), len(scene.batch)) > 1 and (size := int(sizes_of(scene).sum())) > PASS_BYTES:
+        sizes = sizes_of(scene)
+        size = int(sizes.sum())
+        if size > PASS_BYTES and min(len(scene.batch.blocks), len(scene.batch)) > 1:
             raise _TooMuch(-(-size // PASS_BYTES))
         after = taken.copy()
-        fitting = fit(scene, after)
+        fitting = fit(scene, after, sizes=sizes)
         payloads = assemble(fitting, self._limit_bytes)
         taken |= after  # not before: a pass that fails is done again
         if cuts := count_cuts(fitting):

@@ -27,6 +27,7 @@ from otel_bridge.pipeline.times import time_events
 from otel_bridge.spans.compile import Template, Templates
 from otel_bridge.spans.counters import Counters, gather
 from otel_bridge.spans.describe import describe_root
+from otel_bridge.spans.distinct import distinct
 from otel_bridge.spans.ids import trace_ids
 from otel_bridge.spans.inference import Inference, Said, inference_of, is_shared, said_by
 from otel_bridge.spans.kinds import Kinds, kinds_of
@@ -109,7 +110,7 @@ class Stages:
             work.timeline,
             tuple(work.inferences),
             work.inference,
-            tuple(trace_ids(batch.streams, batch.blocks)),
+            trace_ids(batch.streams, batch.blocks),
             tuple(work.templates),
             work.template,
             work.metadata,
@@ -159,22 +160,23 @@ class Stages:
             for stream, moved_ns in zip(batch.streams, work.moved_ns, strict=True)
         ]
         said = list(senders)
-        numbers: dict[tuple[int, ...], int] = {}
+        kind = work.kinds.number
+        alike = np.array(sender, np.int64)[[block.stream for block in batch.blocks]] * len(work.kinds.first) + kind
+        own = [index for index, block in enumerate(batch.blocks) if block.error or not is_shared(block)]
+        alike[own] = len(said) * len(work.kinds.first) + np.arange(len(own))
+        first, number = distinct([alike])
         known: dict[tuple[object, ...], int] = {}  # kinds may differ, and say the same
         chosen: list[int] = []
-        for block, kind, failed in zip(batch.blocks, work.kinds.number.tolist(), work.tree.failed.tolist(), strict=True):
-            key = (sender[block.stream], kind, block.error or 0) if is_shared(block) else (len(chosen),)
-            number = numbers.get(key)
-            if number is None:
-                (model, clock), method = said[sender[block.stream]], work.methods[kind]
-                named = (block.kind, block.name, model, method)
-                meant = (*named, clock, block.error, failed) if len(key) > 1 else key
-                number = numbers[key] = known.setdefault(meant, len(work.inferences))
-                if number == len(work.inferences):
-                    root = self._templates.get(named, partial(describe_root, *named))
-                    work.inferences.append(inference_of(block, root, method, clock, failed=failed))
-            chosen.append(number)
-        work.inference = np.array(chosen, np.int64)
+        for index in first.tolist():
+            block, failed = batch.blocks[index], bool(work.tree.failed[index])
+            (model, clock), method = said[sender[block.stream]], work.methods[kind[index]]
+            named = (block.kind, block.name, model, method)
+            meant = (*named, clock, block.error, failed) if is_shared(block) else (index,)
+            chosen.append(known.setdefault(meant, len(work.inferences)))
+            if chosen[-1] == len(work.inferences):
+                root = self._templates.get(named, partial(describe_root, *named))
+                work.inferences.append(inference_of(block, root, method, clock, failed=failed))
+        work.inference = np.array(chosen, np.int64)[number]
 
     def _decode(self, work: Work) -> None:
         batch = work.batch

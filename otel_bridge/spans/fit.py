@@ -32,17 +32,18 @@ Taken = dict[tuple[int, bytes], tuple[int, int]]
 """Spans and bytes of requests (by `id` of their `Stream`, which is alive as long as this) in the app's traces (by trace id)."""
 
 
-def fit(scene: Scene, taken: Taken | None = None, limits: Limits = LIMITS) -> Scene:
+def fit(scene: Scene, taken: Taken | None = None, limits: Limits = LIMITS, *, sizes: NDArray[np.int64] | None = None) -> Scene:
     """
     The scene whose traces are within the limits; the given one stays.
 
-    `taken` is what the requests' earlier passes took, and is added to.
+    `taken` is what the requests' earlier passes took, and is added to. `sizes` are those of the scene, where they are known.
     """
-    spans, size = _measure(scene)
+    sizes = sizes_of(scene) if sizes is None else sizes
+    spans, size = _measure(scene, sizes)
     large = (spans > limits.spans) | (size > limits.size)
     if large.any():
-        scene = roll_up(scene, np.flatnonzero(large), sizes_of(scene), limits)
-        spans, size = _measure(scene)
+        scene = roll_up(scene, np.flatnonzero(large), sizes, limits)
+        spans, size = _measure(scene, sizes_of(scene))
     return _leave_full_traces(scene, spans, size, {} if taken is None else taken, limits)
 
 
@@ -57,15 +58,15 @@ def sizes_of(scene: Scene) -> NDArray[np.int64]:
     return size
 
 
-def _measure(scene: Scene) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _measure(scene: Scene, sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Of each block: spans, and about their bytes."""
-    bounds, silent, size = scene.batch.bounds, scene.counters.silent, sizes_of(scene)
-    before = np.zeros(len(size) + 1, np.int64)
+    bounds, silent = scene.batch.bounds, scene.counters.silent
+    before = np.zeros(len(sizes) + 1, np.int64)
     spans = bounds[1:] - bounds[:-1]
     if silent.any():
-        size[silent] = 0
+        sizes = np.where(silent, 0, sizes)
         spans = spans - np.bincount(scene.tree.block[silent], minlength=len(spans))
-    size.cumsum(out=before[1:])
+    sizes.cumsum(out=before[1:])
     made = scene.has_root_span & (scene.tree.root == NOWHERE)
     return spans + made, before[bounds[1:]] - before[bounds[:-1]]
 

@@ -18,7 +18,7 @@ span id  = a bijection of 64 bits (xor-shift-multiply, the finaliser of SplitMix
 
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -47,20 +47,23 @@ MAX_OCCURRENCES = 2**23
 
 def trace_id(stream: Stream, block: Block) -> bytes:
     """16 bytes, not all zero, of one block. The parts of a split inference, sent in consecutive requests, share one."""
-    return next(trace_ids((stream,), (replace(block, stream=0),)))
+    return trace_ids((stream,), (replace(block, stream=0),))[0]
 
 
-def trace_ids(streams: Sequence[Stream], blocks: Iterable[Block]) -> Iterator[bytes]:
+def trace_ids(streams: Sequence[Stream], blocks: Iterable[Block]) -> list[bytes]:
     """The trace id of each block; what the blocks of one request share is hashed once."""
-    of = seed = None
+    made = []
+    of, number = -1, 0
+    seed = hashlib.blake2b()
     for block in blocks:
-        request = block.stream, block.part.number if block.part is not None else 0
-        if seed is None or request != of:  # the blocks of one request stand together
-            of, seed = request, _seed(streams[request[0]], request[1])
+        part = block.part.number if block.part is not None else 0
+        if block.stream != of or part != number:  # the blocks of one request stand together
+            of, number = block.stream, part
+            seed = _seed(streams[of], part)
         hashed = seed.copy()
         hashed.update(_position(block.position % 2**64))
-        digest = hashed.digest()
-        yield digest if digest != _NONE else b"\x01" * 16
+        made.append(hashed.digest())
+    return [digest if digest != _NONE else b"\x01" * 16 for digest in made] if _NONE in made else made
 
 
 def _seed(stream: Stream, part: int) -> hashlib.blake2b:

@@ -101,7 +101,7 @@ def _numbered(batch: EventBatch, meanings: Iterable[Hashable]) -> tuple[list[int
     for index, (block, meaning, end) in enumerate(zip(batch.blocks, meanings, edges[1:], strict=True)):
         key: tuple[Hashable, ...] | int = index
         if block.part is None:
-            key = (said[begin:end], block.kind, block.name, block.method, meaning)
+            key = (said[begin:end], int(block.kind), block.name, block.method, meaning)  # a member of an Enum is hashed slowly
         begin = end
         found = numbers.setdefault(key, len(first))
         if found == len(first):

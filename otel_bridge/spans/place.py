@@ -84,30 +84,37 @@ def place(batch: EventBatch, tree: Tree, times: Times, quality: NDArray[np.int64
     moved = (batch.duration >= _BACKWARDS) & (length == 0)
     root_start, root_end = _roots(batch, tree, start, end, delegate)
 
-    empty = ~delegate & (end <= start)
+    empty = end <= start
     if empty.any():
+        empty &= ~delegate
         outer = (empty & (tree.parent == NOWHERE)).nonzero()[0]
         _widen(start, end, outer, root_start[tree.block[outer]], root_end[tree.block[outer]])
         scopes = (empty & (tree.parent != NOWHERE)).nonzero()[0]
         _widen(start, end, scopes, start[tree.parent[scopes]], end[tree.parent[scopes]])
 
-    rows = delegate.nonzero()[0]
-    if len(rows):
-        parent, block = tree.parent[rows], tree.block[rows]
-        at_root = parent == NOWHERE
+    # All rows, since nearly all are of delegates: to pick these out of each column takes longer.
+    low, high = start[tree.parent], end[tree.parent]
+    lone = (delegate & (tree.parent == NOWHERE)).nonzero()[0]
+    low[lone], high[lone] = root_start[tree.block[lone]], root_end[tree.block[lone]]
+    fitting = times.tied & times.known & (quality != _DURATION_ONLY) & (start >= low) & (np.maximum(start, end) <= high)
+    if not (fitting | ~delegate).all():
+        rows = delegate.nonzero()[0]
+        parent = tree.parent[rows]
         inside = _Calls(
-            call=np.where(at_root, len(batch) + block, parent),
-            low=np.where(at_root, root_start[block], start[parent]),
-            high=np.where(at_root, root_end[block], end[parent]),
+            call=np.where(parent == NOWHERE, len(batch) + tree.block[rows], parent),
+            low=low[rows],
+            high=high[rows],
             start=start[rows],
             end=np.maximum(start[rows], end[rows]),
             length=length[rows],
         )
-        if not inside.fit(quality[rows], times.tied[rows], times.known[rows]):
-            inside.place(batch.clock[rows], quality[rows], times.tied[rows], times.known[rows])
-            moved[rows] |= (inside.start != start[rows]) | (inside.end != end[rows]) | inside.made
-            start[rows], end[rows], length[rows] = inside.start, inside.end, inside.length
-        _widen(start, end, rows, inside.low, inside.high)
+        inside.place(batch.clock[rows], quality[rows], times.tied[rows], times.known[rows])
+        moved[rows] |= (inside.start != start[rows]) | (inside.end != end[rows]) | inside.made
+        start[rows], end[rows], length[rows] = inside.start, inside.end, inside.length
+    empty = end <= start
+    if empty.any():
+        rows = (empty & delegate).nonzero()[0]
+        _widen(start, end, rows, low[rows], high[rows])
 
     has_root = tree.root != NOWHERE
     start[tree.root[has_root]], end[tree.root[has_root]] = root_start[has_root], root_end[has_root]
@@ -131,12 +138,6 @@ class _Calls:
         self.start, self.end, self.length = start, end, length
         self.made = np.zeros(len(call), np.bool_)
         """Times that say nothing but order."""
-
-    def fit(self, quality: NDArray[np.int64], tied: NDArray[np.bool_], known: NDArray[np.bool_]) -> bool:
-        """Whether all of them lie where their ticks say: then nothing is to be done."""
-        inside = tied & known & (quality != _DURATION_ONLY)
-        inside &= (self.start >= self.low) & (self.end <= self.high)
-        return bool(inside.all())
 
     def place(
         self, clock: NDArray[np.uint8], quality: NDArray[np.int64], tied: NDArray[np.bool_], known: NDArray[np.bool_]

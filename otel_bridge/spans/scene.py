@@ -103,7 +103,7 @@ class Scene:
     timeline: Timeline
     inferences: tuple[Inference, ...]
     inference: NDArray[np.int64]
-    derived: tuple[bytes, ...]
+    derived: Sequence[bytes]
     templates: tuple[Template, ...]
     template: NDArray[np.int64]
     metadata: Metadata

@@ -57,7 +57,7 @@ def encode(batch: EventBatch) -> bytes:
     senders = _SENDERS.serializer.to_json((batch.streams, batch.blocks), exclude_defaults=True)
     widths_of_times, least, times = _encode_ticks(batch.ticks)
     counts, lengths = batch.bounds[1:] - batch.bounds[:-1], list(map(len, batch.payloads))
-    of_counts, of_lengths = width_of(most_of(counts)), width_of(max(lengths, default=0))
+    of_counts, of_lengths = width_of(len(batch)), width_of(max(lengths, default=0))
     packed = bytes([of_counts, of_lengths, *steady.widths_before, *widths_of_times, *steady.widths_after])
     sizes = (len(senders) + len(steady.names) + 1, len(batch), len(batch.blocks), len(batch.payloads))
     return b"".join(
