@@ -25,7 +25,7 @@ from otel_bridge.spool.held import Shares
 from otel_bridge.spool.protocol import CORRUPT, REMOVED, Awaited, Seen, Watch
 from otel_bridge.spool.salvage import DAMAGE, copy_readable, read_text
 from otel_bridge.spool.schema import APPLICATION_ID, CREATE, FORMAT
-from otel_bridge.spool.upgrade import OLD_FORMAT, upgrade
+from otel_bridge.spool.upgrade import FIRST_FORMAT, OLD_FORMATS, upgrade
 
 _log = logging.getLogger(__name__)
 
@@ -151,9 +151,9 @@ def _connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
         connection.execute(f"PRAGMA {pragma}").close()
     if not _shape_of(connection):
         connection.executescript(CREATE)
-    if _format_of(connection) == OLD_FORMAT:
-        upgrade(connection, path.with_name(MARK_NAME))
-        _log.info("the spool %s was of format %d, and is of format %d now", path, OLD_FORMAT, FORMAT)
+    if (found := _format_of(connection)) in OLD_FORMATS:
+        upgrade(connection, path.with_name(MARK_NAME), found)
+        _log.info("the spool %s was of format %d, and is of format %d now", path, found, FORMAT)
     return connection
 
 
@@ -179,7 +179,7 @@ def _is_whole(path: Path) -> bool:
                     f"{path} is a database of something else (application_id {application}); move it away, or name another "
                     "server.data_dir"
                 )
-            if version not in (OLD_FORMAT, FORMAT):
+            if version not in (*OLD_FORMATS, FORMAT):
                 raise ConfigError(
                     f"{path} has format {version}, and this otel-bridge knows {FORMAT}; run the version that wrote it until "
                     "the spool is empty, or move the file away"
@@ -205,7 +205,7 @@ def _has_tables(connection: sqlite3.Connection, version: int) -> bool:
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as new:
         new.executescript(CREATE)
         own = _shape_of(new)
-    if version == FORMAT:
+    if version != FIRST_FORMAT:
         return _shape_of(connection) == own
     kept = {part for part in own if part[2] in ("records", "parked", "quarantine") and part[3] != "pending"}
     return kept <= _shape_of(connection)

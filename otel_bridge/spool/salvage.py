@@ -16,7 +16,7 @@ from typing import Any
 from otel_bridge.model.destination import DEFAULT
 from otel_bridge.spool.books import Account, Books, Mark
 from otel_bridge.spool.schema import ROW_COLUMNS, bit
-from otel_bridge.spool.upgrade import OLD_FORMAT, read_old_books
+from otel_bridge.spool.upgrade import FIRST_FORMAT, read_old_books
 
 DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What reading a damaged file raises: the second where the message of the first would quote it."""
@@ -66,7 +66,7 @@ def copy_readable(damaged: Path, target: sqlite3.Connection, mark: Path) -> bool
 def _is_old(source: sqlite3.Connection) -> bool:
     """Whether it is of format 1, as far as can be seen."""
     with contextlib.suppress(*DAMAGE):
-        return bool(source.execute("PRAGMA user_version").fetchone()[0] == OLD_FORMAT)
+        return bool(source.execute("PRAGMA user_version").fetchone()[0] == FIRST_FORMAT)
     return False
 
 

@@ -1,5 +1,5 @@
 """
-The tables of a spool's file, format 2.
+The tables of a spool's file, format 3.
 
 `records` wait for the pipeline, `parked` ones for their mapping, `quarantine` holds what could not be read.
 
@@ -10,10 +10,10 @@ the file was damaged. A record may be in both `records` and `parked`, for differ
 
 `seen` holds requests of a while ago, so that one that is sent again is known. `clock` says when the file was last written.
 
-Format 1 had no destinations; upgrade.py makes it format 2.
+Format 1 had no destinations, format 2 no records of version 2 (encode.py); upgrade.py makes both format 3.
 """
 
-FORMAT = 2
+FORMAT = 3
 """`user_version` of the file."""
 
 APPLICATION_ID = 0x4F42_5350

@@ -1,11 +1,13 @@
 """
-From format 1 to format 2, in place.
+From earlier formats to the present one, in place.
+
+Format 2 has the same tables. It is another one so that a bridge that does not know all records refuses the file.
 
 Format 1 kept events for one back end, which is the destination "default" now, and said in its only row of `books` how many it
 had ever kept and how many were gone. How those ended is not known: the new books begin with what was still here.
 
 Invariants
-* One transaction: a kill leaves format 1 or format 2.
+* One transaction: a kill leaves the earlier format or the present one.
 * Bodies are not copied: it needs no room, and no time, however much is spooled.
 """
 
@@ -18,29 +20,35 @@ from sqlite3 import Connection
 from otel_bridge.model.destination import DEFAULT
 from otel_bridge.spool.schema import CREATE_BOOKS, FORMAT, PENDING
 
-OLD_FORMAT = 1
+FIRST_FORMAT = 1
+OLD_FORMATS = (FIRST_FORMAT, 2)
 
 _OLD_MARK = struct.Struct("<QQI")
 
 
-def upgrade(connection: Connection, mark: Path) -> None:
-    """Make the tables of format 2 from those of format 1; `mark` is the file beside the spool."""
+def upgrade(connection: Connection, mark: Path, found: int) -> None:
+    """Make a file of an earlier format one of the present; `mark` is the file beside the spool."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        accepted, age_ns, noted_ns = read_old_books(connection, mark)
-        for table in ("records", "parked"):
-            connection.execute(f"ALTER TABLE {table} ADD COLUMN {PENDING}")
-        connection.execute("DROP TABLE books")
-        for statement in filter(str.strip, CREATE_BOOKS.split(";")):
-            connection.execute(statement)
-        connection.execute("INSERT INTO clock VALUES (1, ?, ?)", (age_ns, noted_ns))
-        connection.execute("INSERT INTO books VALUES (1, ?, ?, 0)", (DEFAULT, accepted))
+        if found == FIRST_FORMAT:
+            _add_destinations(connection, mark)
         connection.execute(f"PRAGMA user_version = {FORMAT}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _add_destinations(connection: Connection, mark: Path) -> None:
+    accepted, age_ns, noted_ns = read_old_books(connection, mark)
+    for table in ("records", "parked"):
+        connection.execute(f"ALTER TABLE {table} ADD COLUMN {PENDING}")
+    connection.execute("DROP TABLE books")
+    for statement in filter(str.strip, CREATE_BOOKS.split(";")):
+        connection.execute(statement)
+    connection.execute("INSERT INTO clock VALUES (1, ?, ?)", (age_ns, noted_ns))
+    connection.execute("INSERT INTO books VALUES (1, ?, ?, 0)", (DEFAULT, accepted))
 
 
 def read_old_books(connection: Connection, mark: Path) -> tuple[int, int, int]:

@@ -251,9 +251,9 @@ def test_a_spool_of_another_format_is_refused_and_kept(run: Run, tmp_path: Path)
     run(filled(opened(tmp_path)))
     path = tmp_path / FILE_NAME
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 3")
+        connection.execute("PRAGMA user_version = 4")
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match="has format 3, and this otel-bridge knows 2; run the version that wrote it"):
+    with pytest.raises(ConfigError, match="has format 4, and this otel-bridge knows 3; run the version that wrote it"):
         opened(tmp_path)
     assert path.read_bytes() == before
 

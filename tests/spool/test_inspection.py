@@ -47,7 +47,7 @@ def test_all_that_is_kept(tmp_path: Path, run: Run) -> None:
         before = await asyncio.to_thread(files_in, tmp_path)
         found = await asyncio.to_thread(inspect, tmp_path)
         assert await asyncio.to_thread(files_in, tmp_path) == before
-        assert (found.format, found.waiting.records, found.waiting.events) == (2, 5, 15)
+        assert (found.format, found.waiting.records, found.waiting.events) == (3, 5, 15)
         (parked,) = found.parked
         assert (parked.tenant, parked.awaited, parked.amount.records, parked.amount.events) == ("acme", "b", 1, 3)
         assert 0 <= parked.amount.oldest_s < parked.goes_s
@@ -92,8 +92,8 @@ def test_books_that_do_not_balance(tmp_path: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        ("PRAGMA user_version = 1", "has format 1: the next start of this otel-bridge makes it format 2"),
-        ("PRAGMA user_version = 9", "has format 9, and this otel-bridge knows 2"),
+        ("PRAGMA user_version = 1", "has format 1: the next start of this otel-bridge makes it format 3"),
+        ("PRAGMA user_version = 9", "has format 9, and this otel-bridge knows 3"),
         ("PRAGMA application_id = 5", "is a database of something else"),
         ("DROP TABLE books", "cannot be read: no such table: books"),
     ],

@@ -1,8 +1,11 @@
 """
-A spool of format 1, as the version before several destinations left it, goes on as format 2.
+A spool of an earlier format goes on as one of the present.
 
 format_1/ was made by the code of commit 706e8ce: batches 0 to 5, of 1 to 6 events, were appended; 0 was done; 1, bound to the
-build "bound", and 2 were parked for the build "b"; then the spool was closed in good order.
+build "bound", and 2 were parked for the build "b"; then the spool was closed in good order. It has no destinations yet.
+
+format_2/ was made by the code of commit 0ce970b, with the destinations "default" and "archive": of the same batches "default"
+was done with 0 and had parked 1 for the build "b".
 """
 
 import gzip
@@ -18,6 +21,7 @@ from typing import Any
 import pytest
 from support.spools import DAY_S, ROOMY, Watched, emitted, outlet_of, positions
 
+from otel_bridge.model.destination import DEFAULT
 from otel_bridge.spool import upgrade
 from otel_bridge.spool.books import Account
 from otel_bridge.spool.file import SpoolFile
@@ -29,16 +33,22 @@ from otel_bridge.spool.sqlite import SqliteSpool
 
 Run = Callable[[Any], Any]
 
-BEFORE = Path(__file__).parent / "format_1"
 EVENTS = 20
+"""Of the one of format 1."""
+
+
+def put(format_: int, folder: Path) -> Path:
+    """A data directory with the spool of that format."""
+    before = Path(__file__).parent / f"format_{format_}"
+    (folder / FILE_NAME).write_bytes(gzip.decompress((before / "spool.db.gz").read_bytes()))
+    shutil.copy(before / "spool.mark", folder)
+    return folder
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A data directory with the spool of before."""
-    (tmp_path / FILE_NAME).write_bytes(gzip.decompress((BEFORE / "spool.db.gz").read_bytes()))
-    shutil.copy(BEFORE / "spool.mark", tmp_path)
-    return tmp_path
+    """A data directory with the first spool."""
+    return put(1, tmp_path)
 
 
 def opened(folder: Path, watched: Watched, names: tuple[str, ...] = ("default",)) -> SqliteSpool:
@@ -46,9 +56,9 @@ def opened(folder: Path, watched: Watched, names: tuple[str, ...] = ("default",)
     return SqliteSpool(folder, Bounds(10**8, 10**8, 1e5 * DAY_S), ROOMY, watched, destinations=names)
 
 
-async def drained(spool: SqliteSpool) -> list[tuple[int, str | None]]:
+async def drained(spool: SqliteSpool, destination: str = DEFAULT) -> list[tuple[int, str | None]]:
     """Which batches come out, and what they are bound to."""
-    outlet, found = outlet_of(spool), []
+    outlet, found = spool.outlets[destination], []
     await spool.release(Awaited("b"), "late")
     spool.close()
     while records := await outlet.read(100):
@@ -78,6 +88,18 @@ def test_all_that_was_there_is_there(run: Run, folder: Path) -> None:
     watched = Watched()
     assert run(drained(opened(folder, watched))) == []
     assert watched.found == 0
+
+
+def test_one_that_had_destinations_goes_on(run: Run, tmp_path: Path) -> None:
+    """Each has what it had, parked as it was, to the last event; the file is of the present format then."""
+    assert format_of(put(2, tmp_path)) == 2
+    left = {
+        DEFAULT: [(2, None), (3, None), (4, None), (5, None), (1, "late")],
+        "archive": [(position, None) for position in range(6)],
+    }
+    for destination, found in left.items():
+        assert run(drained(opened(tmp_path, Watched(), tuple(left)), destination)) == found
+        assert format_of(tmp_path) == FORMAT
 
 
 def test_the_books_begin_with_what_was_there(run: Run, folder: Path) -> None:
@@ -125,7 +147,7 @@ def test_a_kill_during_the_upgrade(
     whole = upgrade.upgrade
     monkeypatch.setattr(
         "otel_bridge.spool.opening.upgrade",
-        lambda connection, mark: whole(Killed(connection), mark),  # type: ignore[arg-type]  # it is one
+        lambda connection, mark, found: whole(Killed(connection), mark, found),  # type: ignore[arg-type]  # it is one
     )
     spool = opened(folder, Watched())
     assert run(drained(spool))
@@ -158,7 +180,7 @@ def old_mark(kept: int, gone: int) -> bytes:
 
 
 def test_a_damaged_one_gives_what_is_left(run: Run, folder: Path) -> None:
-    """Its records go into a new file of format 2, and what cannot be read is counted."""
+    """Its records go into a new file, and what cannot be read is counted."""
     path = folder / FILE_NAME
     data = bytearray(path.read_bytes())
     with closing(sqlite3.connect(path)) as connection:
