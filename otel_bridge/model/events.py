@@ -175,7 +175,8 @@ class EventBatch:
         return self._nbytes
 
     def _weigh(self) -> int:
-        arrays = self.bounds.nbytes + len(self) * (_ROW_BYTES if self.occurrence is None else _ROW_BYTES + 4)
+        a_row = _ROW_BYTES if self.occurrence is None else _ROW_BYTES + 4
+        arrays = self.bounds.nbytes + self.ticks.nbytes + len(self) * a_row
         names = _known_texts_of if len(self.names) <= _KEPT_NAMES else _texts_of
         texts = names(self.names) + sum(map(len, self.payloads))
         texts += sum([_text_bytes(stream.resource) for stream in self.streams])
@@ -269,8 +270,8 @@ def divide(batch: EventBatch, max_events: int) -> list[EventBatch]:
     return pieces
 
 
-_ROW_BYTES = 1 + 4 + 1 + 4 + 8 + 8 + 1 + 4
-"""Of the columns, without `occurrence`."""
+_ROW_BYTES = 1 + 4 + 1 + 4 + 1 + 4
+"""Of the columns, without `ticks` and `occurrence`."""
 _COLUMNS = ("kind", "instruction", "chain", "name", "ticks", "clock", "metadata")
 
 

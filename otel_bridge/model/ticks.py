@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 from otel_bridge.model.varints import Numbers, are_varints, decode_varints, unzigzag
 
+_OBJECT_BYTES = 200
+"""About what the objects take around what was sent."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ticks:
@@ -35,6 +38,11 @@ class Ticks:
     def __getitem__(self, rows: slice | NDArray[Any]) -> "Ticks":
         return Ticks(self.start[rows], self.duration[rows])
 
+    @property
+    def nbytes(self) -> int:
+        """What they take in memory."""
+        return self.start.nbytes + self.duration.nbytes
+
 
 class SentTicks:
     """
@@ -53,6 +61,11 @@ class SentTicks:
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def nbytes(self) -> int:
+        """About what they take in memory as long as nobody asks for them."""
+        return _OBJECT_BYTES + len(self.deltas) + len(self.durations)
 
     @property
     def start_delta(self) -> NDArray[np.int64]:

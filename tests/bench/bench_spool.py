@@ -1,7 +1,7 @@
 """
 What durability costs.
 
-* record      an event batch as bytes, and back: ns per event, bytes per event
+* record      an event batch, as admission gives it, as bytes, and back: ns per event, bytes per event
 * requests    a bridge for each `spool.durability`, fed in turns with requests of 256 events, 8 at once
 """
 
@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from loads import _cut, prepare
+from loads import RULES, _cut, prepare
 from programs import bridge
 from rounds import USUAL, Effort, Figure, ratio, spread, take_turns
 from sink import Sink
@@ -21,7 +21,9 @@ from support.processes import free_ports
 
 from otel_bridge.model.events import concatenate
 from otel_bridge.spool.encode import decode, encode
+from otel_bridge.wire.admission import Receipt, admit_events
 from otel_bridge.wire.codec import request_of
+from otel_bridge.wire.frame import Frame
 
 DURABILITIES = ("memory", "normal", "full")
 EVENTS = 256
@@ -42,7 +44,9 @@ def measure_records(effort: Effort) -> list[Figure]:
     for events in (64, 256, 1024):
         batch = _cut(concatenate([whole, whole]), events)
         batch = replace(batch, streams=batch.streams[:1], blocks=tuple(replace(block, stream=0) for block in batch.blocks))
-        body, request = encode(batch), request_of(batch).SerializeToString()
+        request = request_of(batch).SerializeToString()
+        batch = admit_events(Frame.FromString(request), request, Receipt(2 * 10**18), RULES, lambda *_: "build").batch
+        body = encode(batch)
         subjects = {
             "encode": lambda batch=batch: encode(batch),
             "decode": lambda body=body: decode(body),
