@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.clock.ticks import later, length, place, scale, since
-from otel_bridge.model.events import EventBatch, EventKind
+from otel_bridge.model.events import EventBatch, EventKind, decoded
 from otel_bridge.model.stream import LATEST_NS, Anchor, Clock, Settled, Stream
 
 _DELEGATE = EventKind.DELEGATE.value
@@ -62,6 +62,7 @@ class _Run:
 
 def settle(batch: EventBatch) -> EventBatch:
     """The batch, with what places its streams written down: divided, its parts have the times that they have in the whole."""
+    batch = decoded(batch)
     runs = _runs(batch)
     moved_ns = to_unix_ns(batch).moved_ns
     streams = list(batch.streams)

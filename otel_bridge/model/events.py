@@ -13,14 +13,14 @@ Invariants
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from otel_bridge.model.stream import Attributes, Stream
-from otel_bridge.model.ticks import AnyTicks, join_ticks
+from otel_bridge.model.texts import table_bytes, text_bytes
+from otel_bridge.model.ticks import AnyTicks, SentTicks, join_ticks
 
 Identifier = int | str
 """A delegate debug identifier; `1` and `"1"` are different. For other kinds of events: the event's name, a `str`."""
@@ -177,12 +177,11 @@ class EventBatch:
     def _weigh(self) -> int:
         a_row = _ROW_BYTES if self.occurrence is None else _ROW_BYTES + 4
         arrays = self.bounds.nbytes + self.ticks.nbytes + len(self) * a_row
-        names = _known_texts_of if len(self.names) <= _KEPT_NAMES else _texts_of
-        texts = names(self.names) + sum(map(len, self.payloads))
-        texts += sum([_text_bytes(stream.resource) for stream in self.streams])
+        texts = table_bytes(self.names) + sum(map(len, self.payloads))
+        texts += sum([text_bytes(stream.resource) for stream in self.streams])
         for block in self.blocks:
             if block.attributes or block.context is not None:
-                texts += _text_bytes(block.attributes) + len(block.context.state if block.context else "")
+                texts += text_bytes(block.attributes) + len(block.context.state if block.context else "")
         objects = 500 * (len(self.blocks) + len(self.streams)) + 100 * (len(self.names) + len(self.payloads))
         return arrays + texts + objects
 
@@ -193,9 +192,13 @@ class EventBatch:
 
 
 def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
-    """One batch of all rows, in order. Names that occur in several batches are one name in it, so they are looked up once."""
+    """
+    One batch of all rows, in order, its ticks decoded.
+
+    Names that occur in several batches are one name in it, so they are looked up once.
+    """
     if len(batches) == 1:
-        return batches[0]
+        return decoded(batches[0])
     streams: list[Stream] = []
     blocks: list[Block] = []
     names: dict[Identifier, int] = {}
@@ -241,6 +244,11 @@ def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
     )
 
 
+def decoded(batch: EventBatch) -> EventBatch:
+    """The batch with its ticks decoded; the given one stays as it came."""
+    return replace(batch, ticks=join_ticks((batch.ticks,))) if isinstance(batch.ticks, SentTicks) else batch
+
+
 def _counted_from(first: int, batch: EventBatch) -> NDArray[np.uint32]:
     """The column `metadata` where the payloads of a batch stand behind `first` others."""
     if not first or len(batch.payloads) == 1:
@@ -273,19 +281,6 @@ def divide(batch: EventBatch, max_events: int) -> list[EventBatch]:
 _ROW_BYTES = 1 + 4 + 1 + 4 + 1 + 4
 """Of the columns, without `ticks` and `occurrence`."""
 _COLUMNS = ("kind", "instruction", "chain", "name", "ticks", "clock", "metadata")
-
-
-def _texts_of(names: tuple[Identifier, ...]) -> int:
-    return 2 * sum([len(name) for name in names if isinstance(name, str)])
-
-
-_KEPT_NAMES = 128
-"""Of a table whose texts are counted once; all that are remembered take some 30 MB at the very most."""
-_known_texts_of = lru_cache(maxsize=64)(_texts_of)
-
-
-def _text_bytes(attributes: Attributes) -> int:
-    return sum([100 + 2 * len(key) + (2 * len(value) if isinstance(value, str) else 0) for key, value in attributes])
 
 
 def _counted(batch: EventBatch) -> NDArray[np.uint32]:

@@ -1,8 +1,8 @@
 """
 Base-128 varints, many at a time (https://protobuf.dev/programming-guides/encoding).
 
-Invariant: what is decoded here is what protobuf's own parser makes of the same bytes. What it might refuse or cut (an end in
-the middle of a number, one of ten bytes or more) is not decoded here at all.
+Invariant: what is decoded here is what protobuf's own parser makes of the same bytes. What it refuses (an end in the middle of
+a number, one of more than ten bytes) is not decoded here at all.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,12 @@ Numbers = NDArray[np.uint8] | NDArray[np.uint64]
 """Of whichever width holds them."""
 
 _CONTINUES = 0x80
-_MOST_BYTES = 8
-"""Of a number that is decoded here: seven bits each, so 56 bits."""
+_MOST_BYTES = 10
+"""Of a number: seven bits each, and of the tenth byte the 64th."""
+_WORD_BYTES = 8
+"""Of a number that are read at once: 56 bits."""
 _WORD = np.dtype("<u8")
-_MASKS = np.array([(1 << 8 * (1 + more)) - 1 for more in range(_MOST_BYTES)], np.uint64) & np.uint64(0x7F7F7F7F7F7F7F7F)
+_MASKS = np.array([(1 << 8 * (1 + more)) - 1 for more in range(_WORD_BYTES)], np.uint64) & np.uint64(0x7F7F7F7F7F7F7F7F)
 """The bits of a number that count, by how many bytes follow its first."""
 _IS_CONTINUED = bytes(byte >= _CONTINUES for byte in range(256))
 """1 in place of each byte that another one of its number follows, else 0."""
@@ -35,7 +37,7 @@ def decode_varints(fields: Sequence[bytes]) -> list[Numbers] | None:
     """
     The numbers in packed fields, for each of them n: uint8[n] where all take one byte, else uint64[n].
 
-    None where they are not for this decoder: a number of more than eight bytes, or one that does not end.
+    None where protobuf refuses them: a number of more than ten bytes, or one that does not end.
     """
     wide = [field for field in fields if not field.isascii()]
     if any(field[-1] >= _CONTINUES for field in wide):
@@ -49,8 +51,8 @@ def decode_varints(fields: Sequence[bytes]) -> list[Numbers] | None:
 
 def _decode_wide(fields: Sequence[bytes]) -> list[NDArray[np.uint64]] | None:
     """Of fields that end where a number does, all at once: the first numbers cost more than the next thousand."""
-    raw = np.frombuffer(b"".join((*fields, bytes(_MOST_BYTES - 1))), np.uint8)
-    ends = (raw[: 1 - _MOST_BYTES] < _CONTINUES).nonzero()[0]
+    raw = np.frombuffer(b"".join((*fields, bytes(_WORD_BYTES - 1))), np.uint8)
+    ends = (raw[: 1 - _WORD_BYTES] < _CONTINUES).nonzero()[0]
     more = np.empty(len(ends), np.int64)
     more[0] = ends[0]
     np.subtract(ends[1:], ends[:-1], out=more[1:])
@@ -58,12 +60,16 @@ def _decode_wide(fields: Sequence[bytes]) -> list[NDArray[np.uint64]] | None:
     most = int(more.max())
     if most >= _MOST_BYTES:
         return None
-    words = np.ndarray((len(raw) - _MOST_BYTES + 1,), _WORD, buffer=raw, strides=(1,))  # eight bytes from every byte on
-    numbers: NDArray[np.uint64] = words.take(ends - more).astype(np.uint64, copy=False) & _MASKS.take(more)
+    words = np.ndarray((len(raw) - _WORD_BYTES + 1,), _WORD, buffer=raw, strides=(1,))  # eight bytes from every byte on
+    begin = ends - more
+    numbers: NDArray[np.uint64] = words.take(begin).astype(np.uint64, copy=False) & _MASKS.take(more, mode="clip")
     for low, high, shift in _FOLDS[: most.bit_length()]:  # numbers of two bytes need the first alone
         moved = (numbers & high) >> shift
         numbers &= low
         numbers |= moved
+    for place in range(_WORD_BYTES, most + 1):
+        longer = (more >= place).nonzero()[0]
+        numbers[longer] |= (raw[begin[longer] + place].astype(np.uint64) & np.uint64(0x7F)) << np.uint64(7 * place)
     bounds = [0, *np.searchsorted(ends, list(accumulate(map(len, fields)))).tolist()]
     return [numbers[begin:end] for begin, end in pairwise(bounds)]
 

@@ -64,14 +64,14 @@ def _spans(scene: Scene) -> tuple[Spans, NDArray[np.int64]]:
         tail, stream, events, columns = tail[order], stream[order], events[order], columns.take(order)
     bounds = batch.bounds if order is None else _stretches(block[order])
     rows = Rows(Prototypes(tails, root_tails), tail, columns, bounds)
-    entry, form = None, rows.tails
+    entry, face_bytes = None, np.zeros(0, np.int64)
     if len(scene.metadata):
         entry, face_bytes = _entries(scene, root_row, len(is_root))
-        chosen = slice(None) if order is None else order
-        entry, form = entry[chosen], form + face_bytes[chosen]
+        if order is not None:
+            entry, face_bytes = entry[order], face_bytes[order]
     events_before = np.zeros(len(events) + 1, np.int64)
     events.cumsum(out=events_before[1:])
-    return Spans(rows, events_before, scene.metadata, entry, form), stream
+    return Spans(rows, events_before, scene.metadata, entry, face_bytes), stream
 
 
 def _stretches(number: NDArray[np.int64]) -> NDArray[np.int64]:

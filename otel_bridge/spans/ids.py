@@ -53,11 +53,10 @@ def trace_id(stream: Stream, block: Block) -> bytes:
 def trace_ids(streams: Sequence[Stream], blocks: Iterable[Block]) -> list[bytes]:
     """The trace id of each block; what the blocks of one request share is hashed once."""
     made = []
-    of, number = -1, 0
-    seed = hashlib.blake2b()
+    of = number = seed = None
     for block in blocks:
         part = block.part.number if block.part is not None else 0
-        if block.stream != of or part != number:  # the blocks of one request stand together
+        if seed is None or block.stream != of or part != number:  # the blocks of one request stand together
             of, number = block.stream, part
             seed = _seed(streams[of], part)
         hashed = seed.copy()

@@ -38,6 +38,11 @@ _PARENT_FIELD = b"\x22\x08" + bytes(8)
 
 _PARENTED_HEAD = _PARENT_FIELD + _HEAD
 
+_LEAST_ROWS = 8
+"""Of a stretch, on average, for which it is worth while to look whether it comes again."""
+_LOOKED_AT = 16
+"""Stretches, the first ones, that tell whether they come again."""
+
 
 class Prototypes:
     """Rows with ids and times of zero, one for each tail: their bytes, and where their heads begin."""
@@ -83,7 +88,8 @@ class Rows:
         """
         `which` is int64[n], the prototype of each row.
 
-        `bounds` are those of stretches that may come again, from 0 to n; they decide what it costs, and nothing else.
+        `bounds` are those of stretches that may come again, from 0 to n, some of them empty; they decide what it costs, and
+        nothing else.
         """
         n = len(which)
         self.offsets = np.zeros(n + 1, np.int64)
@@ -94,22 +100,19 @@ class Rows:
             self._heads[name] = getattr(columns, name)
         self._child = columns.parented.nonzero()[0]
         self._parents = columns.parent[self._child].astype(">u8")
-        self._pieces = _pieces(prototypes.rows, which, bounds)
-        self._edges: list[int] = bounds.tolist()
-        self._stretch = {edge: index for index, edge in enumerate(self._edges)}
+        self._parents_at = self._begin[self._child] - 8
+        self._edges, self._pieces = _join_stretches(prototypes.rows, which, bounds)
 
-    @property
-    def tails(self) -> NDArray[np.int64]:
-        """int64[n]: where each row's tail begins."""
-        return self._begin + len(_HEAD)
+    def tails(self, first: int, last: int) -> NDArray[np.int64]:
+        """Where the tails of the rows from `first` to `last` begin."""
+        return self._begin[first:last] + len(_HEAD)
 
     def pieces(self, first: int, last: int) -> Sequence[bytes | memoryview]:
         """What the rows from `first` to `last` are joined from, ids and times of zero in it."""
-        begin, end = self._stretch.get(first), self._stretch.get(last)
-        if begin is not None and end is not None:
-            return self._pieces[begin:end]
         begin = bisect_right(self._edges, first) - 1
         end = bisect_left(self._edges, last)
+        if self._edges[begin] == first and self._edges[end] == last:
+            return self._pieces[begin:end]
         pieces: list[bytes | memoryview] = [*self._pieces[begin:end]]
         if self._edges[end] != last:
             pieces[-1] = memoryview(pieces[-1])[: self._length(self._edges[end - 1], last)]
@@ -120,31 +123,38 @@ class Rows:
     def _length(self, first: int, last: int) -> int:
         return int(self.offsets[last] - self.offsets[first])
 
-    def write(self, data: NDArray[np.uint8], first: int, last: int, shift: NDArray[np.int64]) -> None:
-        """
-        Write ids and times of the rows from `first` to `last` into `data`, where their pieces are.
+    def move(self, shift: NDArray[np.int64]) -> None:
+        """`shift` is int64[n]: how much further behind each row stands in the bytes that it is written to than by `offsets`."""
+        self._begin += shift
+        self._parents_at = self._begin[self._child] - 8
 
-        `shift` is int64[last - first]: how much further behind each of them stands there than by `offsets`.
-        """
-        at = self._begin[first:last] + shift
-        overwrite(data, at, self._heads[first:last])
-        children = slice(*self._child.searchsorted((first, last)))
-        overwrite(data, at[self._child[children] - first] - 8, self._parents[children])
+    def write(self, data: NDArray[np.uint8], first: int, last: int) -> None:
+        """Write ids and times of the rows from `first` to `last` into `data`, where they were moved to."""
+        overwrite(data, self._begin[first:last], self._heads[first:last])
+        children = slice(bisect_left(self._child, first), bisect_left(self._child, last))
+        overwrite(data, self._parents_at[children], self._parents[children])
 
 
-def _pieces(rows: Sequence[bytes], which: NDArray[np.int64], bounds: NDArray[np.int64]) -> list[bytes]:
-    """The prototypes of each stretch, joined."""
+def _join_stretches(
+    rows: Sequence[bytes], which: NDArray[np.int64], bounds: NDArray[np.int64]
+) -> tuple[list[int], list[bytes]]:
+    """Bounds, and the prototypes of each stretch, joined: of all rows together, where stretches are short or mostly differ."""
+    n = len(which)
     said, edges = which.tobytes(), (bounds * which.itemsize).tolist()
     known: dict[bytes, bytes] = {}
-    pieces = []
-    for begin, end in pairwise(edges):
+    pieces: list[bytes] = []
+    for begin, end in pairwise(edges) if n >= _LEAST_ROWS * len(bounds) else ():
         key = said[begin:end]
         piece = known.get(key)
         if piece is None:
             numbers = np.frombuffer(key, which.dtype).tolist()
             piece = known[key] = b"".join(map(rows.__getitem__, numbers))
         pieces.append(piece)
-    return pieces
+        if len(pieces) == _LOOKED_AT and len(known) > _LOOKED_AT // 2:
+            break
+    if len(pieces) == len(bounds) - 1:
+        return bounds.tolist(), pieces
+    return [0, n], [b"".join(map(rows.__getitem__, which.tolist()))]
 
 
 def overwrite(data: NDArray[np.uint8], at: NDArray[np.int64], values: NDArray[np.generic]) -> None:

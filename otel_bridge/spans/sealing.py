@@ -36,20 +36,21 @@ class Spans:
     events    int64[n + 1]   events of the batch that the rows before show: themselves and counters they bear; a root of the
                              bridge's making shows none
     entry     int64[n]       entry of a row's metadata, -1: none; None: no row has one
-    form      int64[n]       where the form of its metadata stands
+    face_bytes               int64[n]   of what stands in a row's tail before the form of its metadata
     """
 
     rows: Rows
     events: NDArray[np.int64]
     metadata: Metadata
     entry: NDArray[np.int64] | None
-    form: NDArray[np.int64]
+    face_bytes: NDArray[np.int64]
 
-    def write(self, data: NDArray[np.uint8], first: int, last: int, shift: NDArray[np.int64]) -> None:
+    def write(self, data: NDArray[np.uint8], first: int, last: int) -> None:
         """Write what is the own of the rows from `first` to `last`; see `Rows.write`."""
-        self.rows.write(data, first, last, shift)
+        self.rows.write(data, first, last)
         if self.entry is not None:
-            self.metadata.fill(data, self.form[first:last] + shift, self.entry[first:last])
+            form = self.rows.tails(first, last) + self.face_bytes[first:last]
+            self.metadata.fill(data, form, self.entry[first:last])
 
 
 class _Range(NamedTuple):
@@ -61,13 +62,24 @@ class _Range(NamedTuple):
     size: int
 
 
+class _Request(NamedTuple):
+    """A request that is not joined yet, and the rows in it."""
+
+    pieces: list[bytes | memoryview]
+    first: int
+    last: int
+    events: int
+
+
 class Sealing:
     """Packs rows into requests, each with the resource they belong to; what follows under one resource shares its place."""
 
     def __init__(self, spans: Spans, limit_bytes: int) -> None:
         self._spans = spans
         self._limit = limit_bytes
-        self._sealed: list[Payload] = []
+        self._closed: list[_Request] = []
+        self._counts: list[int] = []
+        self._shifts: list[int] = []
         self._resources: list[tuple[bytes, list[_Range]]] = []
         self._bytes = self._count = self._events = 0
 
@@ -98,17 +110,13 @@ class Sealing:
     def finish(self) -> list[Payload]:
         """All requests."""
         self._close_request()
-        return self._sealed
+        self._spans.rows.move(np.repeat(self._shifts, self._counts))  # once for all: a request pays for what it has to write
+        return list(map(self._joined, self._closed))
 
     def _close_request(self) -> None:
-        if self._count:
-            self._sealed.append(Payload(self._request(), self._count, self._events))
-        self._resources = []
-        self._bytes = self._count = self._events = 0
-
-    def _request(self) -> bytes:
+        if not self._count:
+            return
         pieces: list[bytes | memoryview] = []
-        counts, shifts = [], []
         at = 0
         for head, ranges in self._resources:
             front = _front(head, sum([each.size for each in ranges]))
@@ -116,14 +124,20 @@ class Sealing:
             at += len(front)
             for first, last, begin, size in ranges:
                 pieces += self._spans.rows.pieces(first, last)
-                counts.append(last - first)
-                shifts.append(at - begin)
+                self._counts.append(last - first)
+                self._shifts.append(at - begin)
                 at += size
-        begin = self._resources[0][1][0].first
-        whole = BytesIO(b"".join(pieces))  # lets its bytes be written to, and gives them up without a copy
+        first = self._resources[0][1][0].first
+        self._closed.append(_Request(pieces, first, first + self._count, self._events))
+        self._resources = []
+        self._bytes = self._count = self._events = 0
+
+    def _joined(self, request: _Request) -> Payload:
+        # Bytes that nothing else refers to can be written to there, and are given up without a copy.
+        whole = BytesIO(b"".join(request.pieces))
         with whole.getbuffer() as view:
-            self._spans.write(np.frombuffer(view, np.uint8), begin, begin + self._count, np.repeat(shifts, counts))
-        return whole.getvalue()
+            self._spans.write(np.frombuffer(view, np.uint8), request.first, request.last)
+        return Payload(whole.getvalue(), request.last - request.first, request.events)
 
 
 def _front(head: bytes, size: int) -> bytes:

@@ -8,7 +8,7 @@ Invariants
 * Bytes that are no batch raise `Undecodable`, whatever they are: nothing of a half-read record gets out.
 
     version u8 | width of each column u8 | bytes of tables, events, blocks, payloads u32 | least start u64
-    tables: JSON of streams, blocks and names | columns, little-endian, as narrow as their values allow | payloads
+    tables: JSON of streams, blocks and names | columns, little-endian, as narrow as their values or tables allow | payloads
 
 A column of zeros has the width 0 and takes no bytes. Columns are narrowed since records are written, and written again by the
 checkpoint, in pages of 4 KiB: 256 events take one of them instead of three. Ticks that are as a device sent them (`SentTicks`)
@@ -41,7 +41,7 @@ _SIZES = struct.Struct("<II")
 
 
 class Undecodable(ValueError):
-    """Bytes that are no record of this version."""
+    """Bytes that are no record of a version that is read."""
 
 
 _JSON = ConfigDict(ser_json_bytes="hex", val_json_bytes="hex", ser_json_inf_nan="constants")
@@ -99,7 +99,7 @@ def decode(data: bytes) -> EventBatch:
 
 
 def _decode(data: bytes) -> EventBatch:
-    _, widths, tables_bytes, events, block_count, payload_count, least = _HEAD.unpack_from(data)
+    version, widths, tables_bytes, events, block_count, payload_count, least = _HEAD.unpack_from(data)
     if max(events, block_count, payload_count) > len(data):  # each takes a byte or more, but a column of zeros takes none
         raise ValueError("more of something than there are bytes")
     at = _HEAD.size + tables_bytes
@@ -107,7 +107,8 @@ def _decode(data: bytes) -> EventBatch:
     rest = _Columns(data, at)
     counts, lengths = rest.next(widths[0], block_count), rest.next(widths[1], payload_count)
     kind, instruction, chain, name = [rest.next(width, events) for width in widths[2:6]]
-    ticks = rest.next_ticks(widths[6:8], least, events)
+    is_sent = version > 1 and widths[6:8] == bytes([SENT, SENT])
+    ticks = rest.next_sent(least, events) if is_sent else rest.next_ticks(widths[6:8], least, events)
     clock, metadata = [rest.next(width, events) for width in widths[8:10]]
     occurrence = rest.next(widths[10], events) if widths[10] != ABSENT else None
     batch = EventBatch(
@@ -144,16 +145,18 @@ class _Columns:
         return column
 
     def next_ticks(self, widths: bytes, least: int, events: int) -> AnyTicks:
-        """Starts and durations, as `_encode_ticks` writes them. Raises as `next` does."""
-        if widths != bytes([SENT, SENT]):
-            start, duration = [self.next(width, events).astype(np.uint64) for width in widths]
-            return Ticks(start + np.uint64(least), duration)
+        """Starts and durations as numbers. Raises as `next` does."""
+        start, duration = [self.next(width, events).astype(np.uint64) for width in widths]
+        return Ticks(start + np.uint64(least), duration)
+
+    def next_sent(self, sizes: int, events: int) -> AnyTicks:
+        """The same as fields of a message, whose bytes are in `sizes`. Raises `ValueError`."""
         fields = []
-        for size in _SIZES.unpack(least.to_bytes(8, "little")):
+        for size in _SIZES.unpack(sizes.to_bytes(_SIZES.size, "little")):
             fields.append(self._data[self.at : self.at + size])
             self.at += size
         ticks = sent_ticks(events, *fields)
-        if ticks is None:
+        if ticks is None or self.at > len(self._data):
             raise ValueError("fields of ticks do not hold a number for each event")
         return ticks
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from otel_bridge.errors import MalformedRequest
 from otel_bridge.model.events import NO_INSTRUCTION, Block, EventBatch, EventKind
 from otel_bridge.model.stream import Stream
-from otel_bridge.model.ticks import AnyTicks, SentTicks, Ticks
-from otel_bridge.wire.frame import COLUMNS, Frame, SentNumbers
+from otel_bridge.model.ticks import AnyTicks, SentNumbers, SentTicks, Ticks
+from otel_bridge.wire.frame import COLUMNS, Frame
 from otel_bridge.wire.names import Names
 from otel_bridge.wire.shape import MAX_CHAIN, Columns, Shape
 
@@ -198,7 +198,8 @@ def _ticks(times: SentTicks | SentNumbers, shape: Shape, stream: Stream) -> AnyT
     """As they came where that is all there is to know: of one clock."""
     if isinstance(times, SentTicks) and shape.most_clock < 1:
         return times
-    return Ticks(_starts(times.start_delta, shape, stream), times.duration)
+    delta, duration = times.numbers if isinstance(times, SentTicks) else times
+    return Ticks(_starts(delta, shape, stream), duration)
 
 
 def _starts(delta: NDArray[np.int64], shape: Shape, stream: Stream) -> NDArray[np.uint64]:

@@ -23,10 +23,9 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
-from numpy.typing import NDArray
 
 from otel_bridge.errors import MalformedRequest
-from otel_bridge.model.ticks import SentTicks, sent_ticks
+from otel_bridge.model.ticks import SentNumbers, SentTicks, sent_ticks
 from otel_bridge.model.varints import decode_varints, unzigzag
 from otel_bridge.v1 import profiling_pb2 as pb
 from otel_bridge.wire.names import Names, names_of
@@ -70,14 +69,6 @@ def _coarse_messages() -> tuple[Any, Any]:
 _CoarseRequest, _CoarseColumns = _coarse_messages()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SentNumbers:
-    """Of the columns of times, those that are not `SentTicks`: of any lengths, or with numbers of more than eight bytes."""
-
-    start_delta: NDArray[np.int64]
-    duration: NDArray[np.uint64]
-
-
 @dataclass(slots=True)  # frozen, it would take longer to make than to fill
 class Frame:
     """
@@ -87,7 +78,7 @@ class Frame:
     names         the table `identifiers`
     blocks        to be read once: that changes them
     shape         all columns but those of times
-    times         these; `SentTicks` have as many as the shape
+    times         these; `SentTicks` have as many as the shape, numbers may have any
     """
 
     stream: pb.Stream | None
@@ -121,7 +112,12 @@ class Frame:
     @property
     def columns(self) -> Columns:
         """All columns as they came."""
-        return {**self.shape.columns, "start_delta": self.times.start_delta, "duration": self.times.duration}
+        return {**self.shape.columns, **self.numbers._asdict()}
+
+    @property
+    def numbers(self) -> SentNumbers:
+        """The columns of times."""
+        return self.times.numbers if isinstance(self.times, SentTicks) else self.times
 
 
 def _bound(table: str, entries: int, most: int) -> None:

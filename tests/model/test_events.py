@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.scenes import STREAM, batch_of, batches, delegated, execute, runtime
 
+from otel_bridge.model import texts
 from otel_bridge.model.events import BlockKind, EventBatch, concatenate, divide
 
 
@@ -68,3 +70,17 @@ def test_block_kinds_follow_executorchs_names() -> None:
     """`Default` loads, `Execute` runs, and any other name is the app's."""
     kinds = [BlockKind.from_name(name) for name in ("Default", "Execute", "warm up", "")]
     assert kinds == [BlockKind.LOAD, BlockKind.EXECUTE, BlockKind.OTHER, BlockKind.OTHER]
+
+
+def test_what_is_remembered_of_tables_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In number, in names and in bytes; what is found again is what was counted, and nothing of another table."""
+    for name, value in {"_known": {}, "_KEPT": 3, "_KEPT_NAMES": 4, "_KEPT_BYTES": 20}.items():
+        monkeypatch.setattr(texts, name, value)
+    tables: list[tuple[int | str, ...]] = [("a", n) for n in range(5)]
+    kept = []
+    for table in tables:
+        assert [texts.table_bytes(table), texts.table_bytes(table)] == [2, 2]
+        kept.append(len(texts._known))
+    assert kept == [1, 2, 3, 1, 2]
+    assert [texts.table_bytes(tuple(range(5))), texts.table_bytes(("eleven text",))] == [0, 22]
+    assert len(texts._known) == 2

@@ -1,5 +1,6 @@
 """The fast path and the obvious one say the same."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -17,12 +18,22 @@ from otel_bridge.etdump.read import read
 from otel_bridge.mapping.source import read_source
 from otel_bridge.model.events import EventBatch, concatenate, divide
 from otel_bridge.model.stream import Anchor, Clock
+from otel_bridge.spans import rows
 from otel_bridge.spans.assemble import assemble
 from otel_bridge.spans.reference import build
 from otel_bridge.v1 import mapping_pb2
 
 CAPTURES = sorted((Path(__file__).parents[1] / "fixtures").glob("*/run*.etdp"))
 FILE = mapping_pb2.MappingFile(mapping=mapping_of({"conv #1": [1, 2], 1: [3], 2: []}), build_id="build")
+
+
+@pytest.fixture(scope="module", autouse=True, params=[(rows._LEAST_ROWS, rows._LOOKED_AT), (0, 32), (0, 2)])
+def any_stretch(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Short stretches and few are joined as they are, as if they were long, and as if many of them differed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "_LEAST_ROWS", request.param[0])
+        patch.setattr(rows, "_LOOKED_AT", request.param[1])
+        yield
 
 
 def by_resource(requests: list[ExportTraceServiceRequest]) -> dict[bytes, list[Span]]:

@@ -125,3 +125,14 @@ def test_a_run_in_the_future_says_by_how_much_it_was_moved() -> None:
     about = said(root)
     assert (about[at.CLOCK_SOURCE], about[at.CLOCK_FAULT]) == ("receipt", "future")
     assert about[at.CLOCK_CORRECTION_NS] == -(10**12) - 30
+
+
+def test_inferences_that_ran_the_same_and_ended_otherwise_are_said_apart() -> None:
+    """Of one kind and one sender, in one pass: each says its own error, as if it were alone."""
+    errors = (None, 0x12, 0x20, 0x12, 0)
+    events = [call("DELEGATE_CALL", 0, 10, 20), runtime("Method::execute", 5, 30)]
+    blocks = [(execute(position, error=error), events) for position, error in enumerate(errors)]
+    together = spans_in(assemble(stages_with().run(batch_of(*blocks)), 10**6))
+    alone = [span for block in blocks for span in spans_in(assemble(stages_with().run(batch_of(block)), 10**6))]
+    assert together == alone
+    assert [said(span).get(at.ERROR_CODE) for span in together if not span.parent_span_id] == [None, 0x12, 0x20, 0x12, None]

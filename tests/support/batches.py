@@ -33,11 +33,12 @@ def packed(numbers: Iterable[int]) -> bytes:
 
 
 def as_sent(batch: EventBatch) -> EventBatch:
-    """The batch with its ticks as a device sends them; as it is where a number takes more than eight bytes."""
+    """The batch with its ticks as a device sends them."""
     deltas = np.diff(batch.start, prepend=np.uint64(0)).view(np.int64)
     zigzag = (deltas << 1 ^ deltas >> 63).view(np.uint64)
     sent = sent_ticks(len(batch), packed(zigzag.tolist()), packed(batch.duration.tolist()))
-    return batch if sent is None else replace(batch, ticks=sent)
+    assert sent is not None
+    return replace(batch, ticks=sent)
 
 
 def timeless(batch: EventBatch) -> EventBatch:

@@ -76,7 +76,7 @@ def test_any_bytes_in_a_column_are_read_alike_or_refused_by_both(columns: list[t
     assert framed(body) == said(body)
 
 
-def test_columns_that_are_notpacked_or_come_in_pieces() -> None:
+def test_columns_that_are_not_packed_or_come_in_pieces() -> None:
     """Proto2's way to write a repeated number, pieces of one column and pieces of the message are read as one column."""
     unpacked, packed, piece = b"\x08\x01\x08\x04", b"\x0a\x02\x02\x03", b"\x2a\x04\x0a\x02\x02\x03"
     bodies = [b"\x2a\x08" + unpacked + packed, b"\x2a\x08" + packed + packed, piece + piece]
@@ -99,10 +99,10 @@ def test_nesting_is_bounded_alike(levels: int) -> None:
     assert framed(body) == said(body)
 
 
-@given(st.lists(st.lists(st.integers(0, 127) | st.integers(0, 2**56 - 1)), max_size=4))
-@example([[0], [], [2**56 - 1, 0, 127, 128], [128]])
-def test_numbers_of_56_bits_are_decoded(fields: list[list[int]]) -> None:
-    """Numbers of up to eight bytes, which is nearly all that devices send, never take the slow way."""
+@given(st.lists(st.lists(st.integers(0, 127) | st.integers(0, 2**64 - 1)), max_size=4))
+@example([[0], [], [2**56 - 1, 0, 127, 128], [128], [2**56, 2**63, 2**64 - 1, 1]])
+def test_numbers_of_64_bits_are_decoded(fields: list[list[int]]) -> None:
+    """No number that a field can have takes the slow way."""
     decoded = decode_varints(list(map(packed, fields)))
     assert decoded is not None
     assert [numbers.tolist() for numbers in decoded] == fields
