@@ -124,7 +124,11 @@ class Rows:
         return int(self.offsets[last] - self.offsets[first])
 
     def move(self, shift: NDArray[np.int64]) -> None:
-        """`shift` is int64[n]: how much further behind each row stands in the bytes that it is written to than by `offsets`."""
+        """
+        Say where rows are written to, once, before any is.
+
+        `shift` is int64[n]: how much further behind each row stands in those bytes than by `offsets`.
+        """
         self._begin += shift
         self._parents_at = self._begin[self._child] - 8
 

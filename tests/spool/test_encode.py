@@ -148,6 +148,18 @@ def test_damage_is_never_a_crash(data: st.DataObject) -> None:
         return
 
 
+def test_fields_of_ticks_end_where_they_say() -> None:
+    """Also where nothing stands behind them that would miss what they take; and version 1 has none."""
+    sent = encode(as_sent(batch_of((execute(), [delegated("x", 0, 2, 3)]))))
+    decode(sent)
+    longer = bytearray(sent)
+    assert longer[28:36] == bytes([1, 0, 0, 0, 1, 0, 0, 0])  # the end of the head: bytes of starts, and of durations
+    longer[32] += 1
+    for damaged in (bytes(longer), bytes([VERSIONS[0]]) + sent[1:]):
+        with pytest.raises(Undecodable):
+            decode(damaged)
+
+
 @settings(max_examples=30, deadline=None)
 @given(batches())
 def test_a_replayed_batch_gives_the_same_spans(batch: EventBatch) -> None:
